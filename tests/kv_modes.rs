@@ -170,6 +170,8 @@ proptest! {
         prop_assert_eq!(d.to_bits(), f16::from_f32(most / 127.0).to_f32().to_bits());
         let coarse = if d < 2f32.powi(-14) { 127.0 * 2f64.powi(-25) } else { 0.0 };
         let bound = f64::from(d) / 2.0 * (1.0 + 2f64.powi(-16)) + coarse;
+        let halves_away = block.iter().map(|&x| if d == 0.0 { 0.0 } else { (x / d).round().clamp(-127.0, 127.0) * d });
+        prop_assert!(out.iter().copied().eq(halves_away));
         for (&x, &y) in block.iter().zip(&out) {
             prop_assert!((f64::from(x) - f64::from(y)).abs() <= bound, "{x} became {y}, d {d}");
         }
@@ -217,8 +219,7 @@ fn rows_at_the_edges_of_f16_decode_as_documented() {
 fn what_is_not_finite_is_seen_after_decoding() {
     let mut values = [1.0f32; 64];
     values[40] = f32::NAN;
-    let (scale, _, out) = fp8(&values);
-    assert_eq!((out[40].is_nan(), out[0]), (true, e4m3_to_f32(e4m3_from_f32(1.0 / scale)) * scale));
+    assert!(fp8(&values).2.iter().all(|y| y.is_nan()));
     assert!(fp8(&[f32::NAN; 32]).2.iter().all(|y| y.is_nan()));
     let out = q8(&values).1;
     assert!((out[0] - 1.0).abs() < 0.01 && out[32..].iter().all(|y| y.is_nan()));

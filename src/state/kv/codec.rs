@@ -38,11 +38,15 @@ pub fn e4m3_from_f32(x: f32) -> u8 {
 /// The value of an E4M3 code, exact.
 #[inline]
 pub fn e4m3_to_f32(code: u8) -> f32 {
-    // Exponent and mantissa in their F32 places, then the bias corrected by 2^120: subnormals come out right too, and
-    // without a table a compiler can vectorise rows of them.
-    let magnitude = f32::from_bits(u32::from(code & 0x7f) << 20) * f32::from_bits((120 + 127) << 23);
-    let magnitude = if code & 0x7f == 0x7f { f32::NAN } else { magnitude };
-    f32::from_bits(magnitude.to_bits() | u32::from(code & 0x80) << 24)
+    if code & 0x7f == 0x7f { f32::NAN } else { e4m3_number(code) }
+}
+
+/// The value of an E4M3 code that is not NaN: sign, exponent and mantissa in their F32 places, then the bias corrected
+/// by 2^120. Subnormals come out right too, and a compiler can vectorise rows of it, which it cannot with a table.
+#[inline]
+fn e4m3_number(code: u8) -> f32 {
+    let bits = (i32::from(code as i8) << 20) as u32 & 0x87f0_0000;
+    f32::from_bits(bits) * f32::from_bits((120 + 127) << 23)
 }
 
 /// The smallest f16 that is not below `x >= 0`; the largest f16 if there is none.
@@ -51,9 +55,10 @@ fn f16_at_least(x: f32) -> f16 {
     if nearest.to_f32() < x && nearest < f16::MAX { f16::from_bits(nearest.to_bits() + 1) } else { nearest }
 }
 
-/// Largest magnitude, NaN ignored.
+/// The largest magnitude; a NaN counts as larger than infinity. As integers, because that order is the same and a
+/// maximum of integers may be taken in any order, several at a time.
 fn largest(values: &[f32]) -> f32 {
-    values.iter().fold(0.0, |most: f32, x| most.max(x.abs()))
+    f32::from_bits(values.iter().fold(0i32, |most, x| most.max((x.to_bits() & 0x7fff_ffff) as i32)) as u32)
 }
 
 /// Encodes one head as E4M3 codes of `x / scale`; returns the scale, the smallest f16 that is not below
@@ -61,16 +66,13 @@ fn largest(values: &[f32]) -> f32 {
 ///
 /// Let s be the scale. Then `|decoded - x| <= max(|x| * 2^-4, s * 2^-10) * (1 + 2^-20)`: half a step of 3 mantissa bits,
 /// half a step of E4M3's subnormals, and the rounding of the division.
-/// Rows below `448 * 2^-24` in magnitude have s = 2^-24 (the smallest f16), and their error is below 2^-34 or relative as
-/// above. Rows above `448 * 65504` have s = 65504 and saturate there. A zero row has s = 0 and codes 0. An infinity
-/// makes s NaN, and with it the whole head; a NaN makes its own code NaN.
+/// Heads below `448 * 2^-24` in magnitude have s = 2^-24 (the smallest f16), and their error is below 2^-34 or relative
+/// as above. Heads above `448 * 65504` have s = 65504 and saturate there. A head of zeros has s = 0 and codes 0. A value
+/// that is not finite makes s NaN, and with it the whole head.
 pub fn encode_fp8(head: &[f32], codes: &mut [u8]) -> f16 {
     let most = largest(head);
     if most == 0.0 {
-        // Nothing to scale, but a NaN among the zeros stays: NaN times a zero scale is NaN.
-        for (code, &x) in codes.iter_mut().zip(head) {
-            *code = if x.is_nan() { 0x7f } else { 0 };
-        }
+        codes.fill(0);
         return f16::ZERO;
     }
     let scale = if most.is_finite() { f16_at_least(most / E4M3_MAX) } else { f16::NAN };
@@ -81,11 +83,12 @@ pub fn encode_fp8(head: &[f32], codes: &mut [u8]) -> f16 {
     scale
 }
 
-/// `out[i] = e4m3(codes[i]) * scale`: 4 and 11 significant bits, so the product is exact.
+/// `out[i] = e4m3(codes[i]) * scale`: 4 and 11 significant bits, so the product is exact. Codes of NaN stand only beside
+/// a scale of NaN, so they need no case of their own here.
 pub fn decode_fp8(codes: &[u8], scale: f16, out: &mut [f32]) {
     let scale = scale.to_f32();
     for (value, &code) in out.iter_mut().zip(codes) {
-        *value = e4m3_to_f32(code) * scale;
+        *value = e4m3_number(code) * scale;
     }
 }
 
@@ -98,15 +101,21 @@ pub fn decode_fp8(codes: &[u8], scale: f16, out: &mut [f32]) {
 /// the whole block, because a byte cannot say it.
 pub fn encode_q8(values: &[f32], bytes: &mut [u8]) {
     for (block, bytes) in values.chunks_exact(Q8_BLOCK).zip(bytes.chunks_exact_mut(Q8_BLOCK_BYTES)) {
-        let finite = block.iter().all(|x| x.is_finite());
-        let d = if finite { f16::from_f32(largest(block) / 127.0).min(f16::MAX) } else { f16::NAN };
+        let most = largest(block);
+        let d = if most.is_finite() { f16::from_f32(most / 127.0).min(f16::MAX) } else { f16::NAN };
         let (head, codes) = bytes.split_at_mut(2);
         head.copy_from_slice(&d.to_le_bytes());
+        if d == f16::ZERO {
+            codes.fill(0);
+            continue;
+        }
         let divisor = d.to_f32();
         for (code, &x) in codes.iter_mut().zip(block) {
-            // Saturates to 0 from NaN (d = NaN); d = 0 is the one division that must not happen.
-            let q = if d == f16::ZERO { 0.0 } else { (x / divisor).round().clamp(-127.0, 127.0) };
-            *code = (q as i8) as u8;
+            // `f32::round` in integers: it is a call without SSE4.1. NaN (beside d = NaN) becomes 0.
+            let q = (x / divisor).clamp(-127.0, 127.0);
+            let whole = q as i32;
+            let rest = q - whole as f32;
+            *code = (whole + i32::from(rest >= 0.5) - i32::from(rest <= -0.5)) as u8;
         }
     }
 }
