@@ -1,9 +1,261 @@
 //! Memory for everything that grows with context: reserve an address range for its largest size, commit pages as it
 //! is written, never move it and never give the address back.
 //!
-//! Owns: address ranges and their accounting (reserved, committed, retired), the memory plan.
+//! Owns: address ranges and their accounting (reserved, committed, retired), growth and its rollback, the memory plan.
 //! Always true: `Range::base` never changes; committed memory is a prefix of the range and reads as zero until
-//! written; a dropped range is retired, its address is not used again in this process.
-//! Not here: what the bytes mean (`state`).
+//! written; a growth that fails leaves every range and counter as it was; a dropped range is retired, its address is
+//! not used again in this process.
+//! Not here: what the bytes mean (`state`), the system calls (`host`).
 
 pub mod host;
+mod ledger;
+pub mod vm;
+
+use std::sync::Arc;
+
+pub use crate::config::KvBackend;
+use crate::error::{Error, Result};
+pub use ledger::Limits;
+use ledger::{Ledger, size};
+use vm::{Mapping, VirtualMemory};
+
+/// A source of ranges with one account. Cheap to clone; clones share the account.
+#[derive(Clone)]
+pub struct Arena {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    memory: Box<dyn VirtualMemory>,
+    backend: KvBackend,
+    ledger: Ledger,
+}
+
+/// What an arena holds, in bytes and ranges.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Usage {
+    /// Addresses of living ranges.
+    pub reserved: usize,
+    /// Memory behind them, counted when it is committed, resident or not.
+    pub committed: usize,
+    /// Addresses of dropped ranges.
+    pub retired: usize,
+    /// Living ranges.
+    pub ranges: usize,
+    /// Dropped ranges.
+    pub retired_ranges: usize,
+    /// How memory is obtained.
+    pub backend: KvBackend,
+}
+
+impl Arena {
+    /// The host's memory, limited by the system only.
+    pub fn host(backend: KvBackend) -> Arena {
+        Arena::new(Box::new(host::HostMemory::new()), backend, Limits::default())
+    }
+
+    /// Any memory, with limits.
+    pub fn new(memory: Box<dyn VirtualMemory>, backend: KvBackend, limits: Limits) -> Arena {
+        Arena { shared: Arc::new(Shared { memory, backend, ledger: Ledger::new(limits) }) }
+    }
+
+    /// Reserves `bytes`, rounded up to the granularity; `label` names the range in messages. With
+    /// [`KvBackend::Legacy`] all of it is allocated and committed now. Fails with `InsufficientMemory` if the limit or
+    /// the system refuses, or too many addresses were retired; returns the error of an earlier `Drop`, if there was
+    /// one.
+    pub fn reserve(&self, label: &str, bytes: usize) -> Result<Range> {
+        let Shared { memory, backend, ledger } = &*self.shared;
+        let reserved = match bytes.checked_next_multiple_of(memory.granularity()) {
+            Some(0) => return Err(Error::invalid(format!("cannot reserve 0 bytes for '{label}'"))),
+            Some(reserved) => reserved,
+            None => return Err(Error::InsufficientMemory(format!("'{label}' asks for more addresses than exist"))),
+        };
+        let (step, committed) = match backend {
+            KvBackend::Vmm => (memory.segment(), 0),
+            KvBackend::Legacy => (reserved, reserved),
+        };
+        ledger.open(label, reserved)?;
+        let obtained = ledger.charge(label, committed).and_then(|()| {
+            match backend {
+                KvBackend::Vmm => memory.reserve(reserved),
+                KvBackend::Legacy => memory.allocate(reserved),
+            }
+            .map_err(|error| {
+                ledger.refund(committed);
+                named(label, error)
+            })
+        });
+        let mapping = obtained.inspect_err(|_| ledger.abandon(reserved))?;
+        let (shared, label) = (self.shared.clone(), label.to_string());
+        Ok(Range {
+            shared,
+            label,
+            mapping,
+            reserved,
+            committed,
+            mapped: committed,
+            charged: committed,
+            step,
+            sealed: false,
+        })
+    }
+
+    /// The account now. While another thread grows a range, its growth is counted already.
+    pub fn usage(&self) -> Usage {
+        let counters = self.shared.ledger.counters();
+        Usage {
+            reserved: counters.reserved,
+            committed: counters.committed,
+            retired: counters.retired,
+            ranges: counters.ranges,
+            retired_ranges: counters.retired_ranges,
+            backend: self.shared.backend,
+        }
+    }
+}
+
+/// Addresses that belong to the holder until the process ends, and memory behind a prefix of them.
+pub struct Range {
+    shared: Arc<Shared>,
+    label: String,
+    mapping: Box<dyn Mapping>,
+    reserved: usize,
+    /// Usable prefix: whole pieces.
+    committed: usize,
+    /// Prefix with memory behind it; more than `committed` only within `ensure_all`.
+    mapped: usize,
+    /// Prefix that the ledger counts; more than `committed` only within `ensure_all`.
+    charged: usize,
+    /// Bytes of a piece; piece i is `i * step..min((i + 1) * step, reserved)`.
+    step: usize,
+    /// A rollback unmapped addresses that must not be mapped again.
+    sealed: bool,
+}
+
+impl Range {
+    /// First address: a host or a device address, aligned to 64 bytes or more.
+    pub fn base(&self) -> u64 {
+        self.mapping.base()
+    }
+    /// Bytes of addresses: what was asked for, rounded up to the granularity.
+    pub fn reserved(&self) -> usize {
+        self.reserved
+    }
+    /// Bytes usable from the base.
+    pub fn committed(&self) -> usize {
+        self.committed
+    }
+    /// Names the range in messages.
+    pub fn label(&self) -> &str {
+        &self.label
+    }
+
+    /// Commits whole segments until at least `bytes` from the base are usable. Fails with `Invalid` beyond the
+    /// reservation and with `InsufficientMemory` if the limit or the system refuses.
+    pub fn ensure(&mut self, bytes: usize) -> Result<()> {
+        ensure_all(&mut [(self, bytes)])
+    }
+
+    /// The committed prefix. Host memory only: a device's range gives an empty slice.
+    pub fn bytes(&self) -> &[u8] {
+        self.mapping.bytes()
+    }
+    /// The committed prefix, to write. Host memory only: a device's range gives an empty slice.
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        self.mapping.bytes_mut()
+    }
+
+    /// Charges the growth to `bytes` without mapping anything.
+    fn charge(&mut self, bytes: usize) -> Result<()> {
+        let Range { label, reserved, committed, .. } = self;
+        if bytes > *reserved {
+            return Err(Error::invalid(format!(
+                "'{label}' holds at most {} and {} were asked for: load the model with a larger --max-seq",
+                size(*reserved),
+                size(bytes)
+            )));
+        }
+        if bytes <= *committed {
+            return Ok(());
+        }
+        if self.sealed {
+            return Err(Error::InsufficientMemory(format!(
+                "'{label}' cannot grow beyond {}: an earlier growth was rolled back and its addresses cannot be mapped \
+                 again; start a new sequence",
+                size(*committed)
+            )));
+        }
+        let target = bytes.div_ceil(self.step).saturating_mul(self.step).min(*reserved);
+        self.shared.ledger.charge(label, target - *committed)?;
+        self.charged = target;
+        Ok(())
+    }
+
+    /// Maps what was charged.
+    fn map_charged(&mut self) -> Result<()> {
+        if self.charged == self.committed {
+            return Ok(());
+        }
+        while self.mapped < self.charged {
+            let end = self.mapped.saturating_add(self.step).min(self.reserved);
+            self.mapping.map(self.mapped..end).map_err(|error| named(&self.label, error))?;
+            self.mapped = end;
+        }
+        self.mapping.allow(self.charged).map_err(|error| named(&self.label, error))
+    }
+
+    /// Back to the committed prefix.
+    fn roll_back(&mut self) {
+        let kept = self.unmap_to(self.committed);
+        self.shared.ledger.refund(self.charged - self.committed - kept);
+        self.charged = self.committed;
+    }
+
+    /// Unmaps the pieces beyond `prefix`, the last first and each by itself: a driver may leave a range in use when one
+    /// call spans several handles. Returns the bytes that stayed; their error is recorded.
+    fn unmap_to(&mut self, prefix: usize) -> usize {
+        let mut kept = 0;
+        while self.mapped > prefix {
+            let start = (self.mapped - 1) / self.step * self.step;
+            let outcome = self.mapping.unmap(start..self.mapped);
+            self.sealed |= outcome.is_err() || !self.shared.memory.remaps();
+            if let Err(error) = outcome {
+                kept += self.mapped - start;
+                self.shared.ledger.record(named(&self.label, error));
+            }
+            self.mapped = start;
+        }
+        kept
+    }
+}
+
+/// Grows several ranges, or none: after an error every one is as it was. Ranges of a sequence belong together, so a
+/// caller that grows them one by one would leave some larger than the others when memory runs out.
+pub fn ensure_all(growths: &mut [(&mut Range, usize)]) -> Result<()> {
+    let charged = growths.iter_mut().try_for_each(|(range, bytes)| range.charge(*bytes));
+    let mapped = charged.and_then(|()| growths.iter_mut().try_for_each(|(range, _)| range.map_charged()));
+    for (range, _) in growths.iter_mut() {
+        match mapped {
+            Ok(()) => range.committed = range.charged,
+            Err(_) => range.roll_back(),
+        }
+    }
+    mapped
+}
+
+impl Drop for Range {
+    fn drop(&mut self) {
+        let kept = self.unmap_to(0);
+        self.shared.ledger.refund(self.committed - kept);
+        self.shared.ledger.retire(self.reserved);
+    }
+}
+
+/// Puts the range's name in front of a provider's sentence.
+fn named(label: &str, error: Error) -> Error {
+    match error {
+        Error::InsufficientMemory(message) => Error::InsufficientMemory(format!("'{label}': {message}")),
+        Error::Invalid(message) => Error::Invalid(format!("'{label}': {message}")),
+        other => other,
+    }
+}

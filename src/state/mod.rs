@@ -4,6 +4,8 @@
 //! Always true: all parts describe the same number of tokens; the n-gram context is derived from the ids.
 //! Not here: how a part is computed (`backend`).
 
+pub mod kv;
+
 /// One sequence's state.
 pub struct Sequence {
     ids: Vec<u32>,

@@ -1,0 +1,145 @@
+//! How keys, values and index keys become bytes and numbers again: the contract that kernels follow, bit for bit.
+//!
+//! Owns: E4M3, the scales of the fp8 and q8 modes, BF16 rows.
+//! Always true: bytes of zeros decode to zeros in every format; a NaN is still a NaN after decoding, and so is an
+//! infinity in the scaled formats, so that a broken step is seen. All numbers are little-endian.
+//! Not here: where a row lies (`state::kv`), formats of weights (`weights::format`).
+
+use half::{bf16, f16};
+
+/// Values that share a scale in the q8 mode.
+pub const Q8_BLOCK: usize = 32;
+/// Bytes of a q8 block: an f16 scale, then 32 signed bytes.
+pub const Q8_BLOCK_BYTES: usize = 2 + Q8_BLOCK;
+/// The largest E4M3 number.
+pub const E4M3_MAX: f32 = 448.0;
+
+/// E4M3 (finite only: `0x7f` and `0xff` are NaN) nearest to `x`, ties to even. Beyond 448, infinity included, it
+/// saturates to 448; NaN stays NaN; the sign is kept, also of zero.
+#[inline]
+pub fn e4m3_from_f32(x: f32) -> u8 {
+    let sign = (x.to_bits() >> 24) as u8 & 0x80;
+    let magnitude = x.to_bits() & 0x7fff_ffff;
+    let absolute = f32::from_bits(magnitude);
+    let code = if absolute.is_nan() {
+        0x7f
+    } else if absolute >= E4M3_MAX {
+        0x7e
+    } else if absolute < 0.015625 {
+        // Subnormal, steps of 2^-9: one unit in the last place of 2^14, so the addition rounds.
+        (absolute + 16384.0).to_bits() - 16384f32.to_bits()
+    } else {
+        // 20 of 23 mantissa bits go, the exponent's bias goes from 127 to 7; a carry moves into the exponent.
+        ((magnitude + 0x7_ffff + (magnitude >> 20 & 1)) >> 20) - (120 << 3)
+    };
+    sign | code as u8
+}
+
+/// The value of an E4M3 code, exact.
+#[inline]
+pub fn e4m3_to_f32(code: u8) -> f32 {
+    if code & 0x7f == 0x7f { f32::NAN } else { e4m3_number(code) }
+}
+
+/// The value of an E4M3 code that is not NaN: sign, exponent and mantissa in their F32 places, then the bias corrected
+/// by 2^120. Subnormals come out right too, and a compiler can vectorise rows of it, which it cannot with a table.
+#[inline]
+fn e4m3_number(code: u8) -> f32 {
+    let bits = (i32::from(code as i8) << 20) as u32 & 0x87f0_0000;
+    f32::from_bits(bits) * f32::from_bits((120 + 127) << 23)
+}
+
+/// The smallest f16 that is not below `x >= 0`; the largest f16 if there is none.
+fn f16_at_least(x: f32) -> f16 {
+    let nearest = f16::from_f32(x).min(f16::MAX);
+    if nearest.to_f32() < x && nearest < f16::MAX { f16::from_bits(nearest.to_bits() + 1) } else { nearest }
+}
+
+/// The largest magnitude; a NaN counts as larger than infinity. As integers, because that order is the same and a
+/// maximum of integers may be taken in any order, several at a time.
+fn largest(values: &[f32]) -> f32 {
+    f32::from_bits(values.iter().fold(0i32, |most, x| most.max((x.to_bits() & 0x7fff_ffff) as i32)) as u32)
+}
+
+/// Encodes one head as E4M3 codes of `x / scale`; returns the scale, the smallest f16 that is not below
+/// `max|x| / 448`, so that nothing finite saturates.
+///
+/// Let s be the scale. Then `|decoded - x| <= max(|x| * 2^-4, s * 2^-10) * (1 + 2^-20)`: half a step of 3 mantissa bits,
+/// half a step of E4M3's subnormals, and the rounding of the division.
+/// Heads below `448 * 2^-24` in magnitude have s = 2^-24 (the smallest f16), and their error is below 2^-34 or relative
+/// as above. Heads above `448 * 65504` have s = 65504 and saturate there. A head of zeros has s = 0 and codes 0. A value
+/// that is not finite makes s NaN, and with it the whole head.
+pub fn encode_fp8(head: &[f32], codes: &mut [u8]) -> f16 {
+    let most = largest(head);
+    if most == 0.0 {
+        codes.fill(0);
+        return f16::ZERO;
+    }
+    let scale = if most.is_finite() { f16_at_least(most / E4M3_MAX) } else { f16::NAN };
+    let divisor = scale.to_f32();
+    for (code, &x) in codes.iter_mut().zip(head) {
+        *code = e4m3_from_f32(x / divisor);
+    }
+    scale
+}
+
+/// `out[i] = e4m3(codes[i]) * scale`: 4 and 11 significant bits, so the product is exact. Codes of NaN stand only beside
+/// a scale of NaN, so they need no case of their own here.
+pub fn decode_fp8(codes: &[u8], scale: f16, out: &mut [f32]) {
+    let scale = scale.to_f32();
+    for (value, &code) in out.iter_mut().zip(codes) {
+        *value = e4m3_number(code) * scale;
+    }
+}
+
+/// Encodes whole blocks of 32 values as Q8_0: `d = f16(max|x| / 127)`, nearest; `q = round(x / d)`, halves away from
+/// zero, kept within -127..=127.
+///
+/// `|decoded - x| <= d / 2 * (1 + 2^-16)` where d is a normal f16 (`max|x| >= 127 * 2^-14`). Below that d itself is
+/// coarse, rounded by at most 2^-25, which adds at most `127 * 2^-25`; a d that rounds to zero is a block of zeros.
+/// Blocks above `127 * 65504` have d = 65504 and saturate there. A value that is not finite makes d NaN, and with it
+/// the whole block, because a byte cannot say it.
+pub fn encode_q8(values: &[f32], bytes: &mut [u8]) {
+    for (block, bytes) in values.chunks_exact(Q8_BLOCK).zip(bytes.chunks_exact_mut(Q8_BLOCK_BYTES)) {
+        let most = largest(block);
+        let d = if most.is_finite() { f16::from_f32(most / 127.0).min(f16::MAX) } else { f16::NAN };
+        let (head, codes) = bytes.split_at_mut(2);
+        head.copy_from_slice(&d.to_le_bytes());
+        if d == f16::ZERO {
+            codes.fill(0);
+            continue;
+        }
+        let divisor = d.to_f32();
+        for (code, &x) in codes.iter_mut().zip(block) {
+            // `f32::round` in integers: it is a call without SSE4.1. NaN (beside d = NaN) becomes 0.
+            let q = (x / divisor).clamp(-127.0, 127.0);
+            let whole = q as i32;
+            let rest = q - whole as f32;
+            *code = (whole + i32::from(rest >= 0.5) - i32::from(rest <= -0.5)) as u8;
+        }
+    }
+}
+
+/// `out[i] = q[i] * d`: 7 and 11 significant bits, so the product is exact.
+pub fn decode_q8(bytes: &[u8], out: &mut [f32]) {
+    for (bytes, out) in bytes.chunks_exact(Q8_BLOCK_BYTES).zip(out.chunks_exact_mut(Q8_BLOCK)) {
+        let d = f16::from_le_bytes([bytes[0], bytes[1]]).to_f32();
+        for (value, &q) in out.iter_mut().zip(&bytes[2..]) {
+            *value = f32::from(q as i8) * d;
+        }
+    }
+}
+
+/// BF16, nearest, ties to even: `|decoded - x| <= |x| * 2^-8` for normal x.
+pub fn encode_bf16(values: &[f32], bytes: &mut [u8]) {
+    for (bytes, &x) in bytes.chunks_exact_mut(2).zip(values) {
+        bytes.copy_from_slice(&bf16::from_f32(x).to_le_bytes());
+    }
+}
+
+/// Exact: a BF16 is the upper half of an F32.
+pub fn decode_bf16(bytes: &[u8], out: &mut [f32]) {
+    for (value, bytes) in out.iter_mut().zip(bytes.chunks_exact(2)) {
+        *value = f32::from_bits(u32::from(u16::from_le_bytes([bytes[0], bytes[1]])) << 16);
+    }
+}
