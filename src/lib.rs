@@ -4,6 +4,7 @@
 //! `error` and `config` hold plain values that everyone may use.
 
 pub mod arena;
+pub mod backend;
 pub mod config;
 pub mod error;
 pub mod model;

@@ -4,6 +4,11 @@
 //! Always true: the same tape runs on every backend.
 //! Not here: arithmetic (`backend`), text (`text`), scheduling and sampling (`engine`).
 
+pub mod bind;
+pub mod config;
+pub mod forward;
+pub mod load;
+
 use crate::config::Shape;
 use crate::error::Result;
 use crate::state::Sequence;

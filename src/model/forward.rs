@@ -1,0 +1,386 @@
+//! The forward pass (spec 2.1 and 4.2): which operation runs on which buffer, in which order.
+//!
+//! Owns: the activation buffers of a step, n-gram rows fetched for it, logits on request.
+//! Always true: a step either runs whole and its sequences advance, or no sequence changes its length.
+//! Not here: what an operation computes (`backend`), what comes before and after a step (`engine`).
+
+use super::bind::{Layer, LayerMixer, Weights};
+use super::{Feed, LOGIT_ROWS, LanguageModel};
+use crate::arena::Arena;
+use crate::backend::{Backend, HyperRead, Observed, Observer, Rows};
+use crate::config::Shape;
+use crate::error::{Error, Result};
+use crate::state::{Sequence, StateLayout};
+use crate::weights::hash;
+
+/// A model on a backend.
+pub struct Model<B: Backend> {
+    shape: Shape,
+    weights: Weights<B>,
+    backend: B,
+    arena: Arena,
+    layout: StateLayout,
+    max_rows: usize,
+    rows: Rows,
+    buffers: Buffers<B>,
+    host: Host,
+    /// Position of every row of the last step, for messages.
+    last_positions: Vec<u32>,
+}
+
+struct Buffers<B: Backend> {
+    /// `[max_rows, D]`; after a step the streams before the final mixer.
+    wide: B::Buffer,
+    /// `[max_rows, H]`
+    x: B::Buffer,
+    /// `[max_rows, C]`
+    inject: B::Buffer,
+    /// `[max_rows, H]`
+    y: B::Buffer,
+    /// `[max_rows, embed_dim]`
+    ngram: B::Buffer,
+    /// `[LOGIT_ROWS, D]`, rows chosen for logits or as the MTP head's input.
+    chosen: B::Buffer,
+    /// `[LOGIT_ROWS, vocab]`
+    logits: B::Buffer,
+    /// `[max_rows, D]`, streams of the MTP head.
+    mtp_wide: Option<B::Buffer>,
+}
+
+/// What the host prepares or reads.
+struct Host {
+    /// n-gram rows of the step, `[max_rows, heads]`.
+    ngram_rows: Vec<u64>,
+    /// Their values, `[max_rows, embed_dim]`.
+    ngram_values: Vec<f32>,
+    /// `[LOGIT_ROWS, vocab]`
+    logits: Vec<f32>,
+    observer: Option<Observer>,
+}
+
+/// Where the MTP head's hidden state comes from (spec 4.3).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MtpSource {
+    /// Rows of the last trunk step, from this one on.
+    Trunk {
+        /// First row.
+        first: usize,
+    },
+    /// One row of the head's own last step.
+    Head {
+        /// The row.
+        row: usize,
+    },
+}
+
+impl<B: Backend> Model<B> {
+    /// Puts a bound model and its planned buffers together.
+    pub fn new(
+        shape: Shape,
+        weights: Weights<B>,
+        mut backend: B,
+        arena: Arena,
+        layout: StateLayout,
+        max_rows: usize,
+    ) -> Result<Model<B>> {
+        let (d, hidden) = (shape.wide(), shape.hidden);
+        let embed_dim = shape.ple.as_ref().map_or(0, |p| p.embed_dim);
+        let buffers = Buffers {
+            wide: backend.buffer(max_rows, d)?,
+            x: backend.buffer(max_rows.max(LOGIT_ROWS), hidden)?,
+            inject: backend.buffer(max_rows, shape.hyper.streams)?,
+            y: backend.buffer(max_rows, hidden)?,
+            ngram: backend.buffer(max_rows, embed_dim)?,
+            chosen: backend.buffer(LOGIT_ROWS, d)?,
+            logits: backend.buffer(LOGIT_ROWS, shape.vocab)?,
+            mtp_wide: match weights.mtp {
+                Some(_) => Some(backend.buffer(max_rows, d)?),
+                None => None,
+            },
+        };
+        let host = Host {
+            ngram_rows: Vec::with_capacity(max_rows * shape.ple.as_ref().map_or(0, |p| p.heads())),
+            ngram_values: vec![0.0; max_rows * embed_dim],
+            logits: vec![0.0; LOGIT_ROWS * shape.vocab],
+            observer: None,
+        };
+        let last_positions = Vec::with_capacity(max_rows);
+        Ok(Model { shape, weights, backend, arena, layout, max_rows, rows: Rows::default(), buffers, host, last_positions })
+    }
+
+    /// Bytes of activation buffers for a shape: part of the memory plan.
+    pub fn buffer_bytes(shape: &Shape, max_rows: usize, mtp: bool) -> usize {
+        let (d, hidden) = (shape.wide(), shape.hidden);
+        let embed_dim = shape.ple.as_ref().map_or(0, |p| p.embed_dim);
+        let row = d + 2 * hidden + shape.hyper.streams + 2 * embed_dim + if mtp { d } else { 0 };
+        (max_rows * row + LOGIT_ROWS * (d + 2 * shape.vocab)) * size_of::<f32>()
+    }
+
+    /// Shows every intermediate value to `observer` from the next step on. Only tests do.
+    pub fn set_observers(&mut self, device: Option<Observer>, host: Option<Observer>) {
+        self.backend.set_observer(device);
+        self.host.observer = host;
+    }
+
+    /// Whether the MTP head is loaded.
+    pub fn has_mtp(&self) -> bool {
+        self.weights.mtp.is_some()
+    }
+
+    fn trunk(&mut self, sequences: &mut [&mut Sequence]) -> Result<()> {
+        let Model { weights, backend, buffers: b, rows, shape, host, .. } = self;
+        let (count, d, hidden) = (rows.len(), shape.wide(), shape.hidden);
+        backend.begin(rows)?;
+        backend.embed(&weights.embedding, &mut b.wide)?;
+        backend.enter(format_args!("trunk"));
+        backend.observe("embed", &b.wide, count, d);
+        let (mut gdn, mut cache, mut ple) = (0, 0, 0);
+        for (i, layer) in weights.layers.iter().enumerate() {
+            backend.enter(format_args!("layer{i}"));
+            if let Some(injection) = &layer.ple {
+                fetch_ngrams(shape, injection, rows, sequences, host, i)?;
+                backend.upload(&host.ngram_values[..count * b_width(shape)], &mut b.ngram)?;
+                backend.ple(&injection.ple, ple, &b.ngram, sequences, &mut b.wide)?;
+                ple += 1;
+            }
+            backend.hyper_read(&layer.mixer_hyper, count, &b.wide, &mut b.x, &mut b.inject)?;
+            backend.observe("attn_hc.0", &b.x, count, hidden);
+            backend.observe("attn_hc.1", &b.wide, count, d);
+            backend.observe("attn_hc.2", &b.inject, count, shape.hyper.streams);
+            match &layer.mixer {
+                LayerMixer::Gdn(w) => {
+                    backend.gdn(w, gdn, &b.x, sequences, &mut b.y)?;
+                    backend.observe("gdn", &b.y, count, hidden);
+                    gdn += 1;
+                }
+                LayerMixer::Qsa(_) => {
+                    qsa(backend, layer, cache, sequences, b)?;
+                    backend.observe("attn", &b.y, count, hidden);
+                    cache += 1;
+                }
+            }
+            experts(backend, layer, count, shape, b, Stream::Trunk)?;
+            backend.observe("out", &b.wide, count, d);
+        }
+        Ok(())
+    }
+
+    /// Runs the MTP head (spec 4.2) on rows whose hidden states come from `source` and whose next tokens are
+    /// `next_ids`; row i stands at `position + i` of the head's own cache. Logits follow by [`Model::mtp_logits`].
+    ///
+    /// # Errors
+    /// `Invalid`, if the model has no head or the sequence no cache for it.
+    pub fn mtp(
+        &mut self,
+        sequence: &mut Sequence,
+        source: MtpSource,
+        position: usize,
+        next_ids: &[u32],
+    ) -> Result<()> {
+        if self.weights.mtp.is_none() || self.layout.mtp_caches == 0 {
+            return Err(Error::invalid("this model was loaded without its MTP head"));
+        }
+        check_ids(next_ids, self.shape.vocab)?;
+        sequence.ensure(position + next_ids.len())?;
+        self.rows.clear();
+        self.rows.push(position, next_ids);
+        let cache = self.layout.trunk_caches;
+        let Model { weights, backend, buffers: b, rows, shape, .. } = self;
+        let (Some(mtp), Some(wide)) = (&weights.mtp, &mut b.mtp_wide) else { return Ok(()) };
+        let count = next_ids.len();
+        backend.begin(rows)?;
+        backend.enter(format_args!("mtp"));
+        match source {
+            MtpSource::Trunk { first } => {
+                backend.mtp_fuse(&mtp.fuse, &weights.embedding, &b.wide, first..first + count, wide)?;
+            }
+            MtpSource::Head { row } => {
+                backend.gather(wide, &[row], shape.wide(), &mut b.chosen)?;
+                backend.mtp_fuse(&mtp.fuse, &weights.embedding, &b.chosen, 0..1, wide)?;
+            }
+        }
+        backend.observe("fused", wide, count, shape.wide());
+        backend.hyper_read(&mtp.layer.mixer_hyper, count, wide, &mut b.x, &mut b.inject)?;
+        qsa(backend, &mtp.layer, cache, &mut [sequence], b)?;
+        experts(backend, &mtp.layer, count, shape, b, Stream::Mtp)?;
+        if let Some(wide) = &b.mtp_wide {
+            backend.observe("wide", wide, count, shape.wide());
+        }
+        Ok(())
+    }
+
+    /// Logits `[rows.len(), vocab]` of rows of the MTP head's last step.
+    pub fn mtp_logits(&mut self, rows: &[usize]) -> Result<&[f32]> {
+        let Model { weights, backend, buffers: b, shape, .. } = self;
+        let (Some(mtp), Some(wide)) = (&weights.mtp, &b.mtp_wide) else {
+            return Err(Error::invalid("this model was loaded without its MTP head"));
+        };
+        backend.gather(wide, rows, shape.wide(), &mut b.chosen)?;
+        head(backend, &mtp.mixer, &weights.head, rows.len(), b)?;
+        self.read_logits(rows, "the MTP head's logits")
+    }
+
+    fn read_logits(&mut self, rows: &[usize], what: &str) -> Result<&[f32]> {
+        let vocab = self.shape.vocab;
+        let logits = &mut self.host.logits[..rows.len() * vocab];
+        self.backend.download(&self.buffers.logits, 0..rows.len(), vocab, logits)?;
+        for (logits, &row) in logits.chunks_exact(vocab).zip(rows) {
+            if let Some(id) = logits.iter().position(|x| x.is_nan()) {
+                return Err(Error::Numeric(format!(
+                    "{what} at position {} are not numbers (first at id {id}): the weights or the state are damaged",
+                    self.last_positions.get(row).copied().unwrap_or_default()
+                )));
+            }
+        }
+        Ok(logits)
+    }
+}
+
+impl<B: Backend> LanguageModel for Model<B> {
+    fn shape(&self) -> &Shape {
+        &self.shape
+    }
+    fn max_rows(&self) -> usize {
+        self.max_rows
+    }
+    fn max_sequence(&self) -> usize {
+        self.layout.max_sequence
+    }
+    fn new_sequence(&mut self) -> Result<Sequence> {
+        Sequence::new(&self.arena, &self.layout)
+    }
+
+    fn forward(&mut self, feeds: &mut [Feed<'_>]) -> Result<()> {
+        let total: usize = feeds.iter().map(|feed| feed.ids.len()).sum();
+        if total > self.max_rows || feeds.iter().any(|feed| feed.ids.is_empty()) {
+            return Err(Error::invalid(format!(
+                "a step takes 1 to {} tokens, each sequence at least one; asked for {total}",
+                self.max_rows
+            )));
+        }
+        self.rows.clear();
+        for feed in feeds.iter_mut() {
+            check_ids(feed.ids, self.shape.vocab)?;
+            feed.sequence.ensure(feed.sequence.len() + feed.ids.len())?;
+            self.rows.push(feed.sequence.len(), feed.ids);
+        }
+        self.last_positions.clone_from(&self.rows.positions);
+        let mut sequences: Vec<&mut Sequence> = feeds.iter_mut().map(|feed| &mut *feed.sequence).collect();
+        self.trunk(&mut sequences)?;
+        for feed in feeds {
+            feed.sequence.advance(feed.ids);
+        }
+        Ok(())
+    }
+
+    fn logits(&mut self, rows: &[usize]) -> Result<&[f32]> {
+        if rows.len() > LOGIT_ROWS || rows.iter().any(|&row| row >= self.last_positions.len()) {
+            return Err(Error::invalid(format!(
+                "logits are kept for up to {LOGIT_ROWS} of the last step's {} rows",
+                self.last_positions.len()
+            )));
+        }
+        let Model { weights, backend, buffers: b, shape, .. } = self;
+        backend.gather(&b.wide, rows, shape.wide(), &mut b.chosen)?;
+        head(backend, &weights.mixer, &weights.head, rows.len(), b)?;
+        self.read_logits(rows, "logits")
+    }
+}
+
+/// Which residual streams an operation works on.
+#[derive(Clone, Copy, PartialEq)]
+enum Stream {
+    Trunk,
+    Mtp,
+}
+
+fn qsa<B: Backend>(
+    backend: &mut B,
+    layer: &Layer<B>,
+    cache: usize,
+    sequences: &mut [&mut Sequence],
+    b: &mut Buffers<B>,
+) -> Result<()> {
+    let LayerMixer::Qsa(w) = &layer.mixer else { return Ok(()) };
+    backend.qsa_project(w, cache, &b.x, sequences)?;
+    backend.qsa_select(cache, sequences)?;
+    backend.qsa_attend(w, cache, sequences, &mut b.y)
+}
+
+/// Writes the mixer's result back, then reads for, runs and writes back the experts.
+fn experts<B: Backend>(
+    backend: &mut B,
+    layer: &Layer<B>,
+    count: usize,
+    shape: &Shape,
+    b: &mut Buffers<B>,
+    stream: Stream,
+) -> Result<()> {
+    let wide = match (stream, &mut b.mtp_wide) {
+        (Stream::Mtp, Some(wide)) => wide,
+        _ => &mut b.wide,
+    };
+    backend.hyper_write(wide, &b.inject, &b.y)?;
+    backend.hyper_read(&layer.moe_hyper, count, wide, &mut b.x, &mut b.inject)?;
+    backend.observe("mlp_hc.0", &b.x, count, shape.hidden);
+    backend.observe("mlp_hc.1", wide, count, shape.wide());
+    backend.observe("mlp_hc.2", &b.inject, count, shape.hyper.streams);
+    backend.moe(&layer.moe, &b.x, &mut b.y)?;
+    backend.observe("moe", &b.y, count, shape.hidden);
+    backend.hyper_write(wide, &b.inject, &b.y)
+}
+
+/// Final mixer and output head on the chosen rows.
+fn head<B: Backend>(
+    backend: &mut B,
+    mixer: &HyperRead<B>,
+    head: &B::Matrix,
+    rows: usize,
+    b: &mut Buffers<B>,
+) -> Result<()> {
+    backend.hyper_read(mixer, rows, &b.chosen, &mut b.x, &mut b.inject)?;
+    backend.linear(head, rows, &b.x, &mut b.logits)
+}
+
+fn b_width(shape: &Shape) -> usize {
+    shape.ple.as_ref().map_or(0, |p| p.embed_dim)
+}
+
+/// Hashes the step's n-grams and reads their rows into `host.ngram_values`.
+fn fetch_ngrams<B: Backend>(
+    shape: &Shape,
+    injection: &super::bind::Injection<B>,
+    rows: &Rows,
+    sequences: &[&mut Sequence],
+    host: &mut Host,
+    layer: usize,
+) -> Result<()> {
+    let (Some(ple), Some(eos)) = (&shape.ple, shape.eos) else { return Ok(()) };
+    let heads = ple.heads();
+    host.ngram_rows.clear();
+    host.ngram_rows.resize(rows.len() * heads, 0);
+    let mut recent = Vec::with_capacity(rows.len() + ple.ngram);
+    for (segment, sequence) in rows.segments.iter().zip(sequences) {
+        let before = &sequence.ids()[sequence.len().saturating_sub(ple.ngram - 1)..];
+        recent.clear();
+        recent.extend_from_slice(before);
+        recent.extend_from_slice(&rows.ids[segment.range()]);
+        for row in segment.range() {
+            let context = hash::context(&recent, before.len() + row - segment.first, eos, ple.ngram);
+            hash::rows(&injection.hash, ple, &context, &mut host.ngram_rows[row * heads..(row + 1) * heads]);
+        }
+    }
+    injection.table.gather(&host.ngram_rows, &mut host.ngram_values[..rows.len() * ple.embed_dim])?;
+    if let Some(observer) = &mut host.observer {
+        observer(&format!("layer{layer}.ple_rows"), Observed::U64(&host.ngram_rows));
+        observer(&format!("layer{layer}.ple_emb"), Observed::F32(&host.ngram_values[..rows.len() * ple.embed_dim]));
+    }
+    Ok(())
+}
+
+fn check_ids(ids: &[u32], vocab: usize) -> Result<()> {
+    match ids.iter().find(|&&id| id as usize >= vocab) {
+        None => Ok(()),
+        Some(id) => Err(Error::invalid(format!("token id {id} is outside the vocabulary of {vocab} ids"))),
+    }
+}

@@ -1,0 +1,122 @@
+//! From a model's files to a model that runs: config, weights, backend, state.
+//!
+//! Owns: the options of a load and their defaults, the memory plan of a load.
+//! Always true: the plan is made and checked before a weight is touched.
+//! Not here: what a step does (`forward`).
+
+use tracing::info;
+
+use super::bind;
+use super::config;
+use super::forward::Model;
+use crate::arena::Arena;
+use crate::backend::BackendOptions;
+use crate::backend::cpu::Cpu;
+use crate::config::{AttentionMode, KvBackend, KvMode, RopePrecision, Shape};
+use crate::error::{Error, Result};
+use crate::state::StateLayout;
+use crate::weights::{Checkpoint, Source};
+
+/// What a load may choose. `Default` is what a plain run uses.
+#[derive(Debug, Clone)]
+pub struct LoadOptions {
+    /// Storage of keys and values; none: F32 on the CPU.
+    pub kv_mode: Option<KvMode>,
+    /// How the context's memory is obtained; none: `Vmm`.
+    pub kv_backend: Option<KvBackend>,
+    /// The most tokens a sequence has; none: what the model was made for.
+    pub max_sequence: Option<usize>,
+    /// The most rows of a step, and so the largest prefill chunk.
+    pub max_rows: usize,
+    /// Which keys a query reads.
+    pub attention: AttentionMode,
+    /// Precision of the rotary table.
+    pub rope: RopePrecision,
+    /// Rows of a step that can be taken back.
+    pub rewind_rows: usize,
+    /// Whether to load the MTP head, if there is one.
+    pub mtp: bool,
+    /// Bytes that weights, state and scratch may take together.
+    pub memory_limit: Option<u64>,
+}
+
+/// Rows of a prefill chunk on the CPU: enough that a decoded weight block is used by many rows, few enough that the
+/// residual streams of a chunk stay in the last-level cache.
+pub const DEFAULT_MAX_ROWS: usize = 512;
+
+impl Default for LoadOptions {
+    fn default() -> LoadOptions {
+        LoadOptions {
+            kv_mode: None,
+            kv_backend: None,
+            max_sequence: None,
+            max_rows: DEFAULT_MAX_ROWS,
+            attention: AttentionMode::Sparse,
+            rope: RopePrecision::F32,
+            rewind_rows: 0,
+            mtp: false,
+            memory_limit: None,
+        }
+    }
+}
+
+/// Everything that is known about a model before its weights are touched.
+pub struct Opened {
+    /// Headers of all weight files.
+    pub checkpoint: Checkpoint,
+    /// The checked shape; `mtp_layers` says what the checkpoint holds.
+    pub shape: Shape,
+}
+
+/// Reads config.json and the weight files' headers.
+///
+/// # Errors
+/// `Model` or `Io`, naming the file and what is wrong with it.
+pub fn open(source: &Source) -> Result<Opened> {
+    let json = source
+        .file("config.json")?
+        .ok_or_else(|| Error::model(format!("{} has no config.json: it is not a model folder", source.name())))?;
+    let mut shape = config::parse(&json)?;
+    let checkpoint = Checkpoint::open(source)?;
+    let has_head = bind::mtp_prefix(&checkpoint).is_some();
+    if shape.mtp_layers > 0 && !has_head {
+        info!(model = source.name(), "config.json names an MTP head that the weight files do not have");
+    }
+    shape.mtp_layers = usize::from(has_head);
+    Ok(Opened { checkpoint, shape })
+}
+
+/// Loads a model for the CPU. `progress` is called with the share done, from 0 to 1.
+///
+/// # Errors
+/// `Invalid` for options that do not fit the model, `InsufficientMemory` if the plan exceeds the limit, `Model` or `Io`
+/// for the files.
+pub fn cpu(opened: Opened, options: &LoadOptions, progress: &mut dyn FnMut(f32)) -> Result<Model<Cpu>> {
+    let Opened { checkpoint, shape } = opened;
+    let layout = state_layout(&shape, options)?;
+    let backend_options = backend_options(&layout, options);
+    let arena = Arena::host(options.kv_backend.unwrap_or(KvBackend::Vmm));
+    let mut backend = Cpu::new(&shape, backend_options);
+    let weights = bind::bind(&checkpoint, &shape, &mut backend, options.mtp, progress)?;
+    Model::new(shape, weights, backend, arena, layout, backend_options.max_rows)
+}
+
+fn state_layout(shape: &Shape, options: &LoadOptions) -> Result<StateLayout> {
+    let max_sequence = options.max_sequence.unwrap_or(shape.max_position);
+    if max_sequence == 0 || max_sequence > shape.max_position {
+        return Err(Error::invalid(format!(
+            "--max-seq {max_sequence} is outside 1 to {}, the longest sequence this model was made for",
+            shape.max_position
+        )));
+    }
+    StateLayout::new(shape, options.kv_mode.unwrap_or(KvMode::F32), max_sequence, options.rewind_rows, options.mtp)
+}
+
+fn backend_options(layout: &StateLayout, options: &LoadOptions) -> BackendOptions {
+    BackendOptions {
+        max_rows: options.max_rows.clamp(1, layout.max_sequence),
+        max_sequence: layout.max_sequence,
+        attention: options.attention,
+        rope: options.rope,
+    }
+}

@@ -1,0 +1,198 @@
+//! State of fixed size: the recurrent matrices and convolution windows of GDN layers, the windows of PLE layers.
+//!
+//! Owns: where each part lies in one arena range, and how far the last step can be taken back.
+//! Always true: with `pending` rows taken from the sequence, `state` is the recurrent matrix *before* those rows and
+//! their keys, values, decays and strengths lie beside it; a window holds its history, then the pending columns.
+//! So taking rows back is arithmetic on one number, and re-applying the kept ones happens inside the next step
+//! (spec 3.2, third way).
+//! Not here: the recurrence itself (`backend`).
+
+use std::ops::Range as Span;
+
+use bytemuck::cast_slice;
+
+use crate::arena::{Arena, Range};
+use crate::config::{Mixer, Shape};
+use crate::error::Result;
+
+/// Every part starts at a multiple of this many floats.
+const ALIGN: usize = 16;
+
+/// Offsets, in floats, of every part.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RecurrentLayout {
+    gdn: Vec<GdnParts>,
+    ple: Vec<Span<usize>>,
+    floats: usize,
+    /// Rows of one step that can be taken back.
+    pub rewind_rows: usize,
+    /// Columns of history of a GDN window: taps minus one.
+    pub conv_history: usize,
+    /// Columns of history of a PLE window.
+    pub ple_history: usize,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+struct GdnParts {
+    state: Span<usize>,
+    window: Span<usize>,
+    keys: Span<usize>,
+    values: Span<usize>,
+    decay: Span<usize>,
+    strength: Span<usize>,
+}
+
+impl RecurrentLayout {
+    /// Lays out the state of a model; `rewind_rows` rows of a step stay revocable.
+    pub fn new(shape: &Shape, rewind_rows: usize) -> RecurrentLayout {
+        let mut floats = 0;
+        let mut take = |count: usize| {
+            let start = floats;
+            floats += count.next_multiple_of(ALIGN);
+            start..start + count
+        };
+        let g = &shape.gdn;
+        let conv_history = g.conv_kernel - 1;
+        let gdn = (0..shape.count(Mixer::Gdn))
+            .map(|_| GdnParts {
+                state: take(g.value_heads * g.key_dim * g.value_dim),
+                window: take((conv_history + rewind_rows) * g.channels()),
+                keys: take(rewind_rows * g.keys()),
+                values: take(rewind_rows * g.values()),
+                decay: take(rewind_rows * g.value_heads),
+                strength: take(rewind_rows * g.value_heads),
+            })
+            .collect();
+        let ple_history = shape.ple.as_ref().map_or(0, |p| p.conv_history());
+        let ple_layers = shape.ple.as_ref().map_or(0, |p| p.layers.len());
+        let ple = (0..ple_layers).map(|_| take((ple_history + rewind_rows) * shape.wide())).collect();
+        RecurrentLayout { gdn, ple, floats, rewind_rows, conv_history, ple_history }
+    }
+
+    /// Bytes of the whole state, independent of the context.
+    pub fn bytes(&self) -> usize {
+        self.floats * size_of::<f32>()
+    }
+}
+
+/// The state of fixed size of one sequence.
+pub struct Recurrent {
+    layout: RecurrentLayout,
+    range: Range,
+}
+
+/// Mutable parts of one GDN layer. `R` is the layout's `rewind_rows`.
+pub struct GdnState<'a> {
+    /// Recurrent matrices before the pending rows, `[value_heads, key_dim, value_dim]`.
+    pub state: &'a mut [f32],
+    /// Columns before the convolution, oldest first, `[history + R, channels]`.
+    pub window: &'a mut [f32],
+    /// Normalised keys of the pending rows, `[R, key_heads · key_dim]`.
+    pub keys: &'a mut [f32],
+    /// Values of the pending rows, `[R, value_heads · value_dim]`.
+    pub values: &'a mut [f32],
+    /// g of the pending rows (log of the decay), `[R, value_heads]`.
+    pub decay: &'a mut [f32],
+    /// β of the pending rows, `[R, value_heads]`.
+    pub strength: &'a mut [f32],
+}
+
+impl Recurrent {
+    /// A zeroed state.
+    pub fn new(arena: &Arena, layout: &RecurrentLayout) -> Result<Recurrent> {
+        let mut range = arena.reserve("recurrent state", layout.bytes())?;
+        range.ensure(layout.bytes())?;
+        Ok(Recurrent { layout: layout.clone(), range })
+    }
+
+    /// Where each part lies.
+    pub fn layout(&self) -> &RecurrentLayout {
+        &self.layout
+    }
+
+    /// Address of the first byte.
+    pub fn base(&self) -> u64 {
+        self.range.base()
+    }
+
+    /// All floats, for copies and comparisons.
+    pub fn floats(&self) -> &[f32] {
+        &cast_slice(&self.range.bytes()[..self.layout.bytes()])[..]
+    }
+
+    /// All floats, to be overwritten by a copy.
+    pub fn floats_mut(&mut self) -> &mut [f32] {
+        let bytes = self.layout.bytes();
+        bytemuck::cast_slice_mut(&mut self.range.bytes_mut()[..bytes])
+    }
+
+    /// One GDN layer's parts; `layer` counts GDN layers.
+    pub fn gdn(&mut self, layer: usize) -> GdnState<'_> {
+        let parts = self.layout.gdn[layer].clone();
+        let mut rest = Carver { floats: self.floats_mut(), taken: 0 };
+        GdnState {
+            state: rest.carve(parts.state),
+            window: rest.carve(parts.window),
+            keys: rest.carve(parts.keys),
+            values: rest.carve(parts.values),
+            decay: rest.carve(parts.decay),
+            strength: rest.carve(parts.strength),
+        }
+    }
+
+    /// One PLE layer's window, oldest column first, `[history + R, D]`; `layer` counts PLE layers.
+    pub fn ple(&mut self, layer: usize) -> &mut [f32] {
+        let span = self.layout.ple[layer].clone();
+        &mut self.floats_mut()[span]
+    }
+
+    /// Recurrent matrices and the valid columns of the window of a GDN layer, given how many rows are pending.
+    pub fn gdn_view(&self, layer: usize, pending: usize, channels: usize) -> (&[f32], &[f32]) {
+        let parts = &self.layout.gdn[layer];
+        let window = &self.floats()[parts.window.clone()];
+        let valid = pending * channels..(pending + self.layout.conv_history) * channels;
+        (&self.floats()[parts.state.clone()], &window[valid])
+    }
+
+    /// The valid columns of a PLE layer's window.
+    pub fn ple_view(&self, layer: usize, pending: usize, wide: usize) -> &[f32] {
+        let window = &self.floats()[self.layout.ple[layer].clone()];
+        &window[pending * wide..(pending + self.layout.ple_history) * wide]
+    }
+}
+
+/// Cuts ascending spans out of one slice, so that several can be borrowed mutably at once.
+struct Carver<'a> {
+    floats: &'a mut [f32],
+    taken: usize,
+}
+
+impl<'a> Carver<'a> {
+    fn carve(&mut self, span: Span<usize>) -> &'a mut [f32] {
+        let floats = std::mem::take(&mut self.floats);
+        let (head, tail) = floats.split_at_mut(span.end - self.taken);
+        self.floats = tail;
+        let skip = span.start - self.taken;
+        self.taken = span.end;
+        &mut head[skip..]
+    }
+}
+
+/// Slides a window before a step: moves the history in front of `pending` columns' end to the start, appends what
+/// fits of the step's columns, and returns how many of them stay revocable.
+///
+/// `window` is `[history + R, width]`; `columns` is `[rows, width]`. A step of more than R rows leaves only history.
+pub fn slide(window: &mut [f32], width: usize, history: usize, pending: usize, columns: &[f32]) -> usize {
+    let capacity = window.len() / width;
+    let rewind = capacity - history;
+    let rows = columns.len() / width;
+    window.copy_within(pending * width..(pending + history) * width, 0);
+    if rows <= rewind {
+        window[history * width..(history + rows) * width].copy_from_slice(columns);
+        return rows;
+    }
+    let kept = rows.min(history);
+    window.copy_within(kept * width..history * width, 0);
+    window[(history - kept) * width..history * width].copy_from_slice(&columns[(rows - kept) * width..]);
+    0
+}
