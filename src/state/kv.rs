@@ -47,8 +47,8 @@ impl KvLayout {
         }
         if mode == KvMode::Q8 && !head_dim.is_multiple_of(Q8_BLOCK) {
             return Err(Error::model(format!(
-                "KV mode q8 stores blocks of {Q8_BLOCK} values and the model has head_dim {head_dim}: use --kv-mode f32 \
-                 or fp8"
+                "KV mode q8 stores blocks of {Q8_BLOCK} values and the model has head_dim {head_dim}: use --kv-mode \
+                 f32 or fp8"
             )));
         }
         Ok(KvLayout { mode, kv_heads, head_dim, index_dim, ratio })
