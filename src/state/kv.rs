@@ -7,7 +7,7 @@
 //!
 //! | plane | a row | f32 | q8 | fp8 |
 //! |---|---|---|---|---|
-//! | keys, values | a token: `[kv_heads, head_dim]` | F32 | Q8_0 blocks along the row | all codes, then one f16 a head |
+//! | keys, values | a token: `[kv_heads, head_dim]` | F32 | Q8_0 blocks along the row | codes, then one f16 a head |
 //! | raw index keys | a token: `[index_dim]` | F32 | BF16 | BF16 |
 //! | block keys | `ratio` tokens: `[index_dim]` | F32 | BF16 | BF16 |
 //!
@@ -47,8 +47,8 @@ impl KvLayout {
         }
         if mode == KvMode::Q8 && !head_dim.is_multiple_of(Q8_BLOCK) {
             return Err(Error::model(format!(
-                "KV mode q8 stores blocks of {Q8_BLOCK} values and the model's head_dim is {head_dim}: use --kv-mode f32 \
-                 or fp8"
+                "KV mode q8 stores blocks of {Q8_BLOCK} values and the model has head_dim {head_dim}: use --kv-mode \
+                 f32 or fp8"
             )));
         }
         Ok(KvLayout { mode, kv_heads, head_dim, index_dim, ratio })

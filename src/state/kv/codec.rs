@@ -64,10 +64,10 @@ fn largest(values: &[f32]) -> f32 {
 /// Encodes one head as E4M3 codes of `x / scale`; returns the scale, the smallest f16 that is not below
 /// `max|x| / 448`, so that nothing finite saturates.
 ///
-/// Let s be the scale. Then `|decoded - x| <= max(|x| * 2^-4, s * 2^-10) * (1 + 2^-20)`: half a step of 3 mantissa bits,
+/// With s the scale, `|decoded - x| <= max(|x| * 2^-4, s * 2^-10) * (1 + 2^-20)`: half a step of 3 mantissa bits,
 /// half a step of E4M3's subnormals, and the rounding of the division.
 /// Heads below `448 * 2^-24` in magnitude have s = 2^-24 (the smallest f16), and their error is below 2^-34 or relative
-/// as above. Heads above `448 * 65504` have s = 65504 and saturate there. A head of zeros has s = 0 and codes 0. A value
+/// as above. Heads above `448 * 65504` have s = 65504 and saturate there. A zero head has s = 0 and codes 0. A value
 /// that is not finite makes s NaN, and with it the whole head.
 pub fn encode_fp8(head: &[f32], codes: &mut [u8]) -> f16 {
     let most = largest(head);
@@ -83,7 +83,7 @@ pub fn encode_fp8(head: &[f32], codes: &mut [u8]) -> f16 {
     scale
 }
 
-/// `out[i] = e4m3(codes[i]) * scale`: 4 and 11 significant bits, so the product is exact. Codes of NaN stand only beside
+/// `out[i] = e4m3(codes[i]) * scale`: 4 and 11 significant bits, so the product is exact. A NaN code stands only beside
 /// a scale of NaN, so they need no case of their own here.
 pub fn decode_fp8(codes: &[u8], scale: f16, out: &mut [f32]) {
     let scale = scale.to_f32();
