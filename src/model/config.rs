@@ -25,7 +25,8 @@ const DEFAULT_SEED: u64 = 1234;
 /// # Errors
 /// `Model`, naming the key, the value found and what is accepted.
 pub fn parse(json: &[u8]) -> Result<Shape> {
-    let root: Value = serde_json::from_slice(json).map_err(|e| Error::model(format!("config.json is not JSON: {e}")))?;
+    let root: Value =
+        serde_json::from_slice(json).map_err(|e| Error::model(format!("config.json is not JSON: {e}")))?;
     let Some(root) = root.as_object() else {
         return Err(Error::model("config.json is not a JSON object"));
     };
@@ -162,10 +163,9 @@ fn moe(text: &Section) -> Result<MoeShape> {
         normalise: text.boolean("norm_topk_prob", true)?,
     };
     if moe.top_k > moe.experts {
-        return Err(text.wrong(
-            "num_experts_per_tok",
-            format!("a token cannot use {} of {} experts", moe.top_k, moe.experts),
-        ));
+        return Err(
+            text.wrong("num_experts_per_tok", format!("a token cannot use {} of {} experts", moe.top_k, moe.experts))
+        );
     }
     Ok(moe)
 }

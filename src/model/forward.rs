@@ -105,7 +105,18 @@ impl<B: Backend> Model<B> {
             observer: None,
         };
         let last_positions = Vec::with_capacity(max_rows);
-        Ok(Model { shape, weights, backend, arena, layout, max_rows, rows: Rows::default(), buffers, host, last_positions })
+        Ok(Model {
+            shape,
+            weights,
+            backend,
+            arena,
+            layout,
+            max_rows,
+            rows: Rows::default(),
+            buffers,
+            host,
+            last_positions,
+        })
     }
 
     /// Bytes of activation buffers for a shape: part of the memory plan.
@@ -170,13 +181,7 @@ impl<B: Backend> Model<B> {
     ///
     /// # Errors
     /// `Invalid`, if the model has no head or the sequence no cache for it.
-    pub fn mtp(
-        &mut self,
-        sequence: &mut Sequence,
-        source: MtpSource,
-        position: usize,
-        next_ids: &[u32],
-    ) -> Result<()> {
+    pub fn mtp(&mut self, sequence: &mut Sequence, source: MtpSource, position: usize, next_ids: &[u32]) -> Result<()> {
         if self.weights.mtp.is_none() || self.layout.mtp_caches == 0 {
             return Err(Error::invalid("this model was loaded without its MTP head"));
         }

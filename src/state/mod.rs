@@ -35,13 +35,7 @@ impl StateLayout {
     ///
     /// # Errors
     /// `Model`, if the KV mode does not fit the head geometry.
-    pub fn new(
-        shape: &Shape,
-        mode: KvMode,
-        max_sequence: usize,
-        rewind_rows: usize,
-        mtp: bool,
-    ) -> Result<StateLayout> {
+    pub fn new(shape: &Shape, mode: KvMode, max_sequence: usize, rewind_rows: usize, mtp: bool) -> Result<StateLayout> {
         let kv = KvLayout::new(mode, shape.attention, shape.indexer)?;
         Ok(StateLayout {
             kv,

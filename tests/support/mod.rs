@@ -4,6 +4,7 @@
 #![allow(dead_code)]
 
 pub mod checkpoint;
+pub mod golden;
 pub mod safetensors;
 pub mod tensors;
 pub mod values;

@@ -36,14 +36,7 @@ impl AttendScratch {
 
     /// `out[h] = sigmoid(gate_h) · Σ_j softmax_j(q_h · key_j / √dim) value_j` over the selected tokens; `heads` holds
     /// query and gate of each head, `[heads, 2, dim]`; `out` is `[heads, dim]`; all of them share KV head `kv_head`.
-    pub fn attend(
-        &mut self,
-        heads: &[f32],
-        selected: &[u32],
-        kv_head: usize,
-        cache: &KvCache,
-        out: &mut [f32],
-    ) {
+    pub fn attend(&mut self, heads: &[f32], selected: &[u32], kv_head: usize, cache: &KvCache, out: &mut [f32]) {
         let dim = cache.layout().head_dim();
         let (count, scale) = (selected.len(), 1.0 / (dim as f32).sqrt());
         let AttendScratch { queries, scores, decoded } = self;

@@ -31,14 +31,7 @@ fn head_scratch(g: &GdnShape) -> usize {
 }
 
 /// Runs the mixer on the step's rows.
-pub fn mix(
-    cpu: &mut Cpu,
-    w: &Gdn<Cpu>,
-    layer: usize,
-    x: &[f32],
-    sequences: &mut [&mut Sequence],
-    y: &mut [f32],
-) {
+pub fn mix(cpu: &mut Cpu, w: &Gdn<Cpu>, layer: usize, x: &[f32], sequences: &mut [&mut Sequence], y: &mut [f32]) {
     let (g, rows) = (cpu.shape.gdn, cpu.rows.len());
     let (channels, values, heads) = (g.channels(), g.values(), g.value_heads);
     let history = g.conv_kernel - 1;
@@ -74,13 +67,8 @@ pub fn mix(
         let mixed = &mut mixed[part(channels)];
         columns.copy_from_slice(&state.window[pending * channels..(pending + history) * channels]);
         convolve(&g, &w.conv, columns, new, mixed);
-        let step = Step {
-            g: &g,
-            mixed,
-            decay: &decay[part(heads)],
-            strength: &strength[part(heads)],
-            rows: segment.rows,
-        };
+        let step =
+            Step { g: &g, mixed, decay: &decay[part(heads)], strength: &strength[part(heads)], rows: segment.rows };
         apply(&step, &mut state, pending, &mut by_head[part(values)], scratch, chunk);
         slide(state.window, channels, history, pending, new);
     }

@@ -86,8 +86,7 @@ fn route(moe: &MoeShape, logits: &mut [f32], ids: &mut [u32], weights: &mut [f32
 mod tests {
     use super::*;
 
-    const MOE: MoeShape =
-        MoeShape { experts: 6, top_k: 3, intermediate: 1, shared_intermediate: 1, normalise: true };
+    const MOE: MoeShape = MoeShape { experts: 6, top_k: 3, intermediate: 1, shared_intermediate: 1, normalise: true };
 
     #[test]
     fn ties_go_to_the_lowest_expert_and_weights_sum_to_one() {

@@ -28,9 +28,7 @@ pub mod tile;
 use std::fmt;
 use std::ops::Range;
 
-use super::{
-    Backend, BackendOptions, Gdn, HyperRead, Moe, MtpFuse, Observed, Observer, Ple, Qsa, Rows,
-};
+use super::{Backend, BackendOptions, Gdn, HyperRead, Moe, MtpFuse, Observed, Observer, Ple, Qsa, Rows};
 use crate::config::Shape;
 use crate::error::Result;
 use crate::state::Sequence;
@@ -178,13 +176,7 @@ impl Backend for Cpu {
         qsa::select(self, cache, sequences);
         Ok(())
     }
-    fn qsa_attend(
-        &mut self,
-        w: &Qsa<Cpu>,
-        cache: usize,
-        sequences: &[&mut Sequence],
-        y: &mut Vec<f32>,
-    ) -> Result<()> {
+    fn qsa_attend(&mut self, w: &Qsa<Cpu>, cache: usize, sequences: &[&mut Sequence], y: &mut Vec<f32>) -> Result<()> {
         qsa::attend(self, w, cache, sequences, y);
         Ok(())
     }

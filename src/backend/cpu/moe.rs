@@ -1,5 +1,8 @@
 //! temporary
-use super::{activation, linear::{self, Rows}};
+use super::{
+    activation,
+    linear::{self, Rows},
+};
 use crate::weights::experts::Expert;
 pub fn moe(experts: &[Expert], x: &[f32], rows: usize, top_k: usize, ids: &[u32], weights: &[f32], y: &mut [f32]) {
     let h = x.len() / rows;

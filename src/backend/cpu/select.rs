@@ -21,20 +21,13 @@ pub fn everything(position: usize, tokens: &mut Vec<u32>) {
 /// Writes the selected tokens of a query at `position`, given the scores of its complete blocks.
 ///
 /// `order` is scratch. `scores.len()` is the number of complete blocks, `(position + 1) / ratio`.
-pub fn select(
-    indexer: &IndexerShape,
-    position: usize,
-    scores: &[f32],
-    order: &mut Vec<u32>,
-    tokens: &mut Vec<u32>,
-) {
+pub fn select(indexer: &IndexerShape, position: usize, scores: &[f32], order: &mut Vec<u32>, tokens: &mut Vec<u32>) {
     let (budget, ratio) = (indexer.budget_blocks(), indexer.ratio);
     order.clear();
     order.extend(0..scores.len() as u32);
     if scores.len() > budget {
-        order.select_nth_unstable_by(budget, |&a, &b| {
-            scores[b as usize].total_cmp(&scores[a as usize]).then(a.cmp(&b))
-        });
+        order
+            .select_nth_unstable_by(budget, |&a, &b| scores[b as usize].total_cmp(&scores[a as usize]).then(a.cmp(&b)));
         order.truncate(budget);
         order.sort_unstable();
     }

@@ -1,0 +1,106 @@
+//! Reads the golden tensors that transformers wrote, and runs our model on them with every value captured.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+use hipfire::backend::Observed;
+use hipfire::backend::cpu::Cpu;
+use hipfire::model::forward::Model;
+use hipfire::model::load::{self, LoadOptions};
+use hipfire::weights::Source;
+
+/// Tensors of one file, floats as F32, integers and booleans as i64.
+pub struct Golden {
+    floats: HashMap<String, Vec<f32>>,
+    integers: HashMap<String, Vec<i64>>,
+}
+
+impl Golden {
+    pub fn read(set: &str) -> Golden {
+        let bytes = std::fs::read(folder(set).join("golden.safetensors")).unwrap();
+        let header = u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize;
+        let entries: serde_json::Value = serde_json::from_slice(&bytes[8..8 + header]).unwrap();
+        let mut golden = Golden { floats: HashMap::new(), integers: HashMap::new() };
+        for (name, entry) in entries.as_object().unwrap().iter().filter(|(name, _)| *name != "__metadata__") {
+            let at = |i: usize| 8 + header + entry["data_offsets"][i].as_u64().unwrap() as usize;
+            let data = &bytes[at(0)..at(1)];
+            match entry["dtype"].as_str().unwrap() {
+                "F32" => {
+                    let values = data.chunks_exact(4).map(|b| f32::from_le_bytes(b.try_into().unwrap())).collect();
+                    golden.floats.insert(name.clone(), values);
+                }
+                "I64" => {
+                    let values = data.chunks_exact(8).map(|b| i64::from_le_bytes(b.try_into().unwrap())).collect();
+                    golden.integers.insert(name.clone(), values);
+                }
+                "BOOL" => {
+                    golden.integers.insert(name.clone(), data.iter().map(|&b| b as i64).collect());
+                }
+                other => panic!("{name} has type {other}"),
+            }
+        }
+        golden
+    }
+    pub fn floats(&self, name: &str) -> &[f32] {
+        self.floats.get(name).unwrap_or_else(|| panic!("no golden tensor {name}"))
+    }
+    pub fn integers(&self, name: &str) -> &[i64] {
+        self.integers.get(name).unwrap_or_else(|| panic!("no golden tensor {name}"))
+    }
+    pub fn ids(&self, name: &str) -> Vec<u32> {
+        self.integers(name).iter().map(|&id| id as u32).collect()
+    }
+    pub fn names(&self) -> impl Iterator<Item = &String> {
+        self.floats.keys().chain(self.integers.keys())
+    }
+}
+
+pub fn folder(set: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data").join(set)
+}
+
+/// The golden model with its MTP sidecar.
+pub fn model(set: &str, options: &LoadOptions) -> Model<Cpu> {
+    let source = Source::open(&folder(set).join("model")).unwrap();
+    let source = source.with(&folder(set).join("mtp.safetensors")).unwrap();
+    load::cpu(load::open(&source).unwrap(), options, &mut |_| {}).unwrap()
+}
+
+/// Values seen while a step ran, by name.
+#[derive(Default, Clone)]
+pub struct Captured {
+    pub floats: HashMap<String, Vec<f32>>,
+    pub integers: HashMap<String, Vec<i64>>,
+}
+
+/// Starts capturing; the returned handle fills as steps run.
+pub fn capture(model: &mut Model<Cpu>) -> Arc<Mutex<Captured>> {
+    let captured = Arc::new(Mutex::new(Captured::default()));
+    let observer = || -> hipfire::backend::Observer {
+        let captured = captured.clone();
+        Box::new(move |name, value| {
+            let mut captured = captured.lock().unwrap();
+            match value {
+                Observed::F32(x) => drop(captured.floats.insert(name.to_string(), x.to_vec())),
+                Observed::U32(x) => {
+                    drop(captured.integers.insert(name.to_string(), x.iter().map(|&x| x as i64).collect()));
+                }
+                Observed::U64(x) => {
+                    drop(captured.integers.insert(name.to_string(), x.iter().map(|&x| x as i64).collect()));
+                }
+            }
+        })
+    };
+    model.set_observers(Some(observer()), Some(observer()));
+    captured
+}
+
+/// The largest absolute difference; NaN counts as infinite.
+pub fn worst(ours: &[f32], golden: &[f32]) -> f32 {
+    assert_eq!(ours.len(), golden.len(), "lengths differ");
+    ours.iter()
+        .zip(golden)
+        .map(|(a, b)| if a == b { 0.0 } else { (a - b).abs() })
+        .fold(0.0, |m, d| if d.is_nan() { f32::INFINITY } else { d.max(m) })
+}
