@@ -9,6 +9,7 @@
 
 pub mod host;
 mod ledger;
+pub mod plan;
 pub mod vm;
 
 use std::sync::Arc;

@@ -10,12 +10,13 @@ use super::bind;
 use super::config;
 use super::forward::Model;
 use crate::arena::Arena;
+use crate::arena::plan::Plan;
 use crate::backend::BackendOptions;
 use crate::backend::cpu::Cpu;
 use crate::config::{AttentionMode, KvBackend, KvMode, RopePrecision, Shape};
 use crate::error::{Error, Result};
 use crate::state::StateLayout;
-use crate::weights::{Checkpoint, Source};
+use crate::weights::{Checkpoint, Source, ngram};
 
 /// What a load may choose. `Default` is what a plain run uses.
 #[derive(Debug, Clone)]
@@ -37,12 +38,20 @@ pub struct LoadOptions {
     /// Whether to load the MTP head, if there is one.
     pub mtp: bool,
     /// Bytes that weights, state and scratch may take together.
-    pub memory_limit: Option<u64>,
+    pub memory_limit: Option<usize>,
 }
 
 /// Rows of a prefill chunk on the CPU: enough that a decoded weight block is used by many rows, few enough that the
 /// residual streams of a chunk stay in the last-level cache.
 pub const DEFAULT_MAX_ROWS: usize = 512;
+
+/// Granularity of the advice on which context would fit.
+const CONTEXT_STEP: usize = 256;
+
+/// Code, stacks, allocator and the headers of a checkpoint, as measured with `ember` (x86-64, 2026-11-30).
+const PROGRAM_BYTES: usize = 16 << 20;
+/// A tokenizer's tables for one id of its vocabulary, as measured with `ember` (x86-64, 2026-11-30).
+const TOKENIZER_BYTES: usize = 1536;
 
 impl Default for LoadOptions {
     fn default() -> LoadOptions {
@@ -92,6 +101,8 @@ pub fn open(source: &Source) -> Result<Opened> {
 /// `Invalid` for options that do not fit the model, `InsufficientMemory` if the plan exceeds the limit, `Model` or `Io`
 /// for the files.
 pub fn cpu(opened: Opened, options: &LoadOptions, progress: &mut dyn FnMut(f32)) -> Result<Model<Cpu>> {
+    let plan = plan(&opened, options)?;
+    plan.check(|limit| largest_context(&opened, options, limit))?;
     let Opened { checkpoint, shape } = opened;
     let layout = state_layout(&shape, options)?;
     let backend_options = backend_options(&layout, options);
@@ -99,6 +110,78 @@ pub fn cpu(opened: Opened, options: &LoadOptions, progress: &mut dyn FnMut(f32))
     let mut backend = Cpu::new(&shape, backend_options);
     let weights = bind::bind(&checkpoint, &shape, &mut backend, options.mtp, progress)?;
     Model::new(shape, weights, backend, arena, layout, backend_options.max_rows)
+}
+
+/// What a run of a model would take, from the headers alone.
+///
+/// # Errors
+/// `Invalid`, for options that do not fit the model.
+pub fn plan(opened: &Opened, options: &LoadOptions) -> Result<Plan> {
+    let Opened { checkpoint, shape } = opened;
+    let layout = state_layout(shape, options)?;
+    let backend = backend_options(&layout, options);
+    let mut plan = Plan::new(layout.max_sequence, options.memory_limit);
+    let weights = WeightBytes::of(checkpoint, options.mtp);
+    plan.memory("dense weights", weights.dense);
+    plan.memory("routed experts", weights.experts);
+    if weights.mtp > 0 {
+        plan.memory("MTP head", weights.mtp);
+    }
+    plan.memory("n-gram rows in memory", weights.table.min(ngram::RESIDENT_BYTES));
+    plan.memory("keys, values, index keys", layout.context_bytes(layout.max_sequence));
+    plan.memory("recurrent state", layout.recurrent.bytes());
+    plan.memory("activations", Model::<Cpu>::buffer_bytes(shape, backend.max_rows, options.mtp));
+    plan.memory("operation scratch", Cpu::scratch_bytes(shape, &backend));
+    plan.memory("program and tokenizer", PROGRAM_BYTES + shape.vocab * TOKENIZER_BYTES);
+    plan.file("n-gram table", weights.table);
+    Ok(plan)
+}
+
+/// The largest context (in steps of 256 tokens) whose plan keeps `limit`.
+fn largest_context(opened: &Opened, options: &LoadOptions, limit: usize) -> Option<usize> {
+    let fits = |context: usize| {
+        let options = LoadOptions { max_sequence: Some(context), ..options.clone() };
+        plan(opened, &options).is_ok_and(|plan| plan.total() <= limit)
+    };
+    let (mut low, mut high) = (0, opened.shape.max_position / CONTEXT_STEP);
+    while low < high {
+        let middle = (low + high).div_ceil(2);
+        if fits(middle * CONTEXT_STEP) { low = middle } else { high = middle - 1 }
+    }
+    (low > 0).then_some(low * CONTEXT_STEP)
+}
+
+/// Stored bytes by what happens to them.
+struct WeightBytes {
+    dense: usize,
+    experts: usize,
+    mtp: usize,
+    table: usize,
+}
+
+impl WeightBytes {
+    fn of(checkpoint: &Checkpoint, mtp: bool) -> WeightBytes {
+        let mtp_prefix = bind::mtp_prefix(checkpoint);
+        let mut bytes = WeightBytes { dense: 0, experts: 0, mtp: 0, table: 0 };
+        for tensor in checkpoint.list() {
+            let group = if tensor.name.contains(".visual.") || tensor.name.starts_with("visual.") {
+                continue;
+            } else if tensor.name.contains("ngram_embedding.") {
+                &mut bytes.table
+            } else if mtp_prefix.is_some_and(|prefix| tensor.name.starts_with(prefix)) {
+                if !mtp {
+                    continue;
+                }
+                &mut bytes.mtp
+            } else if tensor.name.contains(".experts.") {
+                &mut bytes.experts
+            } else {
+                &mut bytes.dense
+            };
+            *group += tensor.bytes;
+        }
+        bytes
+    }
 }
 
 fn state_layout(shape: &Shape, options: &LoadOptions) -> Result<StateLayout> {

@@ -8,10 +8,10 @@
 pub mod kv;
 pub mod recurrent;
 
-use crate::arena::Arena;
+use crate::arena::{Arena, ensure_all};
 use crate::config::{KvMode, Mixer, Shape};
 use crate::error::{Error, Result};
-use kv::{KvCache, KvLayout};
+use kv::{KvCache, KvLayout, PLANES};
 use recurrent::{Recurrent, RecurrentLayout};
 
 /// What a sequence of a model needs, before one exists: the memory plan counts with it.
@@ -44,6 +44,12 @@ impl StateLayout {
             recurrent: RecurrentLayout::new(shape, rewind_rows),
             max_sequence,
         })
+    }
+
+    /// Bytes of keys, values and index keys of a sequence of `tokens` tokens.
+    pub fn context_bytes(&self, tokens: usize) -> usize {
+        let planes = PLANES.iter().map(|&plane| self.kv.rows(plane, tokens) * self.kv.row_bytes(plane));
+        planes.sum::<usize>() * self.caches()
     }
 
     /// QSA caches of a sequence; the MTP head's is the last.
@@ -121,7 +127,11 @@ impl Sequence {
         if tokens > self.layout.max_sequence {
             return Err(Error::ContextLength { prompt: tokens, context: self.layout.max_sequence });
         }
-        self.kv.iter_mut().try_for_each(|cache| cache.ensure(tokens))
+        let mut growth = Vec::with_capacity(4 * self.kv.len());
+        for cache in &mut self.kv {
+            growth.extend(cache.growth(tokens)?);
+        }
+        ensure_all(&mut growth)
     }
 
     /// Records that a step has run: its tokens are part of the sequence now.

@@ -66,7 +66,8 @@ impl RecurrentLayout {
         let ple_history = shape.ple.as_ref().map_or(0, |p| p.conv_history());
         let ple_layers = shape.ple.as_ref().map_or(0, |p| p.layers.len());
         let ple = (0..ple_layers).map(|_| take((ple_history + rewind_rows) * shape.wide())).collect();
-        RecurrentLayout { gdn, ple, floats, rewind_rows, conv_history, ple_history }
+        // A model of QSA layers only keeps a token of a range: an arena has no empty ones.
+        RecurrentLayout { gdn, ple, floats: floats.max(ALIGN), rewind_rows, conv_history, ple_history }
     }
 
     /// Bytes of the whole state, independent of the context.

@@ -18,7 +18,7 @@ const FAULT_BYTES: usize = 64 << 10;
 
 /// Bytes of the table's mapping that may be resident before all are released. The page cache keeps what it likes, so a
 /// row that comes back costs a minor fault.
-const RESIDENT_BYTES: usize = 256 << 20;
+pub const RESIDENT_BYTES: usize = 256 << 20;
 
 /// The table of one PLE layer.
 pub struct NgramTable {
