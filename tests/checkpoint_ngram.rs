@@ -5,7 +5,8 @@ mod support;
 use std::fs;
 use std::path::Path;
 
-use hipfire::weights::{Checkpoint, Format, NgramTable, Source};
+use hipfire::config::PleShape;
+use hipfire::weights::{Bytes, Checkpoint, Format, NgramTable, Source, hash};
 use support::checkpoint::{Grid, Recipe};
 use support::values::{Draw, Field};
 
@@ -108,6 +109,36 @@ fn a_table_that_is_not_the_models_is_refused() {
     let fp8 = Recipe { table: Format::F8E4m3, ..whole };
     let unscaled = rename(&fp8, "ngram_embedding.weight_scale", "ngram_embedding.weight_scalf");
     assert!(unscaled.contains("without its scale"), "{unscaled}");
+}
+
+#[test]
+fn hashing_and_gathering_the_golden_prompt_gives_transformers_rows_and_embeddings() {
+    for name in ["tiny", "tiny_bf16"] {
+        let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data").join(name);
+        let model = Checkpoint::open(&Source::open(&data.join("model")).unwrap()).unwrap();
+        let golden = Source::from_files("golden", [("config.json".to_string(), Bytes::embedded(b"{}"))]).unwrap();
+        let golden = Checkpoint::open(&golden.with(&data.join("golden.safetensors")).unwrap()).unwrap();
+        let tensor = |name: &str| golden.get(name).unwrap().unwrap();
+        let ids: Vec<u32> = tensor("input_ids").to_i64().unwrap().iter().map(|id| *id as u32).collect();
+        let (expected_rows, expected) = (tensor("layer1.ple_rows").to_i64().unwrap(), tensor("layer1.ple_emb"));
+
+        let hash = hash::derive(96, 1234, 0, 3, 2, 50, 8).unwrap();
+        let table = NgramTable::load(&model, "model.layers.1.ple.ple_embedding.", hash.table_rows, WIDTH).unwrap();
+        let ple =
+            PleShape { layers: vec![1], embed_dim: 64, conv_kernel: 4, ngram: 3, heads_per_ngram: 2, hash: vec![hash] };
+        let mut rows = vec![0; ids.len() * ple.heads()];
+        for (t, out) in rows.chunks_exact_mut(ple.heads()).enumerate() {
+            hash::rows(&ple.hash[0], &ple, &hash::context(&ids, t, 90, ple.ngram), out);
+        }
+        assert!(
+            rows.iter().zip(&expected_rows).all(|(row, expected)| *row == *expected as u64)
+                && rows.len() == expected_rows.len(),
+            "{name}"
+        );
+        let mut embedding = vec![0.0; rows.len() * WIDTH];
+        table.gather(&rows, &mut embedding).unwrap();
+        assert!(embedding == expected.to_f32().unwrap(), "{name}");
+    }
 }
 
 /// Resident bytes of the mappings of `path` in this process.
