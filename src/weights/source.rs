@@ -202,6 +202,20 @@ mod tests {
     }
 
     #[test]
+    fn a_file_from_elsewhere_joins_the_source_under_its_own_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let model = folder.path().join("model");
+        fs::create_dir(&model).unwrap();
+        fs::write(model.join("config.json"), "{}").unwrap();
+        let head = folder.path().join("mtp.safetensors");
+        assert!(sentence(Source::open(&model).unwrap().with(&head)).contains("there is no file"));
+        fs::write(&head, "x").unwrap();
+        let source = Source::open(&model).unwrap().with(&head).unwrap();
+        assert_eq!(source.weight_files().unwrap(), ["mtp.safetensors"]);
+        assert!(source.file("mtp.safetensors").unwrap().unwrap().is_mapped());
+    }
+
+    #[test]
     #[cfg(feature = "embedded-model")]
     fn the_embedded_model_is_complete() {
         let source = Source::embedded().unwrap();

@@ -180,25 +180,5 @@ impl Recipe {
 
 /// The tiny legal config of spec 8.2: it exercises every branch.
 pub fn tiny_config() -> Value {
-    let kinds = ["linear_attention", "linear_attention", "linear_attention", "full_attention"];
-    json!({
-        "model_type": "qwen4_exp_text",
-        "vocab_size": 96, "hidden_size": 64, "num_hidden_layers": 8, "layer_types": [kinds, kinds].concat(),
-        "hidden_act": "silu", "rms_norm_eps": 1e-6, "max_position_embeddings": 512, "tie_word_embeddings": false,
-        "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 32, "attention_bias": false,
-        "rope_parameters": {
-            "rope_type": "default", "rope_theta": 1e4, "partial_rotary_factor": 0.5,
-            "mrope_section": [3, 3, 2], "mrope_interleaved": true,
-        },
-        "linear_num_key_heads": 2, "linear_num_value_heads": 6, "linear_key_head_dim": 16,
-        "linear_value_head_dim": 16, "linear_conv_kernel_dim": 4, "output_gate_type": "sigmoid",
-        "num_experts": 8, "num_experts_per_tok": 3, "moe_intermediate_size": 24,
-        "shared_expert_intermediate_size": 24, "norm_topk_prob": true,
-        "hc_count": 4, "hc_lowrank": 16,
-        "ple_layer_ids": [2], "ple_embed_dim": 64, "ple_conv_kernel_size": 4, "ngram_size": 3, "heads_per_ngram": 2,
-        "ngram_vocab_size_base": 50, "make_ngram_vocab_size_divisible_by": 8, "split_ngram_parts": 4, "seed": 1234,
-        "indexer_n_heads": 4, "indexer_kv_heads": 1, "indexer_head_dim": 16, "indexer_budget": 8,
-        "indexer_compress_ratio": 4,
-        "bos_token_id": 90, "eos_token_id": 90, "pad_token_id": null, "dtype": "float32",
-    })
+    serde_json::from_str(include_str!("tiny_config.json")).expect("tiny_config.json is JSON")
 }

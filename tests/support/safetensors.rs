@@ -51,54 +51,42 @@ impl Stored {
     }
 
     fn write(&self, to: &mut impl Write) -> io::Result<()> {
-        let mut stream = Stream { to, bytes: Vec::new() };
         match &self.content {
             Content::Run { field, format, first, count } => {
-                for index in *first..first + count {
-                    field.encode(index, *format, &mut stream.bytes);
-                    stream.pass(false)?;
-                }
+                stream(to, *format, (*first..first + count).map(|index| field.stored(index, *format)))
             }
             Content::Turned { field, format, experts, rows, cols } => {
-                for expert in 0..*experts {
-                    for (c, r) in (0..*cols).flat_map(|c| (0..*rows).map(move |r| (c, r))) {
-                        let index = (expert * rows + r) * cols + c;
-                        field.encode(index as u64, *format, &mut stream.bytes);
-                        stream.pass(false)?;
-                    }
-                }
+                let matrix =
+                    |expert| (0..*cols).flat_map(move |c| (0..*rows).map(move |r| (expert * rows + r) * cols + c));
+                let indices = (0..*experts).flat_map(matrix);
+                stream(to, *format, indices.map(|index| field.stored(index as u64, *format)))
             }
             Content::Scales { field, format, first, matrices, rows, cols } => {
-                for matrix in *first..first + matrices {
-                    for r in (0..*rows).step_by(128) {
-                        for c in (0..*cols).step_by(128) {
-                            let index = matrix * (rows * cols) as u64 + (r * cols + c) as u64;
-                            format.encode_row(&[field.scale(index)], &mut stream.bytes);
-                            stream.pass(false)?;
-                        }
-                    }
-                }
+                let corners = |matrix| {
+                    let blocks = (0..*rows).step_by(128).flat_map(|r| (0..*cols).step_by(128).map(move |c| (r, c)));
+                    blocks.map(move |(r, c)| (matrix * rows + r) * cols + c)
+                };
+                let (first, matrices) = (*first as usize, *matrices as usize);
+                let indices = (first..first + matrices).flat_map(corners);
+                stream(to, *format, indices.map(|index| field.scale(index as u64)))
             }
-            Content::Integers(numbers) => stream.bytes.extend(numbers.iter().flat_map(|n| n.to_le_bytes())),
-            Content::Zeros(bytes) => stream.bytes.resize(*bytes as usize, 0),
+            Content::Integers(numbers) => numbers.iter().try_for_each(|number| to.write_all(&number.to_le_bytes())),
+            Content::Zeros(bytes) => to.write_all(&vec![0; *bytes as usize]),
         }
-        stream.pass(true)
     }
 }
 
-struct Stream<'a, W> {
-    to: &'a mut W,
-    bytes: Vec<u8>,
-}
-
-impl<W: Write> Stream<'_, W> {
-    /// Passes the bytes on once they are many, or all of them at the end.
-    fn pass(&mut self, all: bool) -> io::Result<()> {
-        if all || self.bytes.len() >= 1 << 16 {
-            self.to.write_all(&self.bytes)?;
-            self.bytes.clear();
+fn stream(to: &mut impl Write, format: Format, mut values: impl Iterator<Item = f32>) -> io::Result<()> {
+    let (mut part, mut bytes) = (Vec::new(), Vec::new());
+    loop {
+        part.clear();
+        part.extend(values.by_ref().take(4096));
+        if part.is_empty() {
+            return Ok(());
         }
-        Ok(())
+        bytes.clear();
+        format.encode_row(&part, &mut bytes);
+        to.write_all(&bytes)?;
     }
 }
 

@@ -39,7 +39,9 @@ pub fn list(recipe: &Recipe) -> Vec<Stored> {
         list.layer("mtp.", "layers.0.", false);
     }
     if recipe.visual {
-        for (name, dtype, shape, bytes) in [("a", "F64", vec![2, 3], 48), ("b", "I32", vec![2], 8), ("c", "Q7", vec![5], 9)] {
+        for (name, dtype, shape, bytes) in
+            [("a", "F64", vec![2, 3], 48), ("b", "I32", vec![2], 8), ("c", "Q7", vec![5], 9)]
+        {
             let content = Content::Zeros(bytes);
             list.tensors.push(Stored { name: format!("model.visual.{name}"), dtype: dtype.into(), shape, content });
         }
@@ -156,7 +158,7 @@ impl List<'_> {
     /// One packed tensor `[experts, parts * rows, cols]`, in whichever layout.
     fn experts(&mut self, prefix: &str, at: &str, packed: &str, parts: &[&str], [experts, rows, cols]: [usize; 3]) {
         let name = format!("{at}experts.{packed}_proj");
-        let field = self.field(prefix, &name, Draw::Experts { parts: parts.len(), rows, cols });
+        let field = self.field(prefix, &name, Draw::Experts { rows, cols });
         let (format, fp8) = (self.recipe.experts, self.recipe.experts == Format::F8E4m3);
         let (size, all) = ((rows * cols) as u64, parts.len() * rows);
         let blocks = [rows.div_ceil(128), cols.div_ceil(128)];
