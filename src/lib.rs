@@ -5,6 +5,7 @@
 
 pub mod arena;
 pub mod config;
+pub mod engine;
 pub mod error;
 pub mod model;
 pub mod state;
