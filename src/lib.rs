@@ -8,4 +8,5 @@ pub mod config;
 pub mod error;
 pub mod model;
 pub mod state;
+pub mod text;
 pub mod weights;
