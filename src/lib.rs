@@ -9,4 +9,5 @@ pub mod engine;
 pub mod error;
 pub mod model;
 pub mod state;
+pub mod text;
 pub mod weights;
