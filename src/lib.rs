@@ -4,6 +4,7 @@
 //! `error` and `config` hold plain values that everyone may use.
 
 pub mod arena;
+pub mod cli;
 pub mod config;
 pub mod engine;
 pub mod error;

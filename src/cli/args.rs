@@ -99,7 +99,7 @@ pub enum LogFormat {
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Model")]
 pub struct ModelArgs {
-    /// Folder (or a file in it) of the model; "embedded" is the one inside this program [default: embedded]
+    /// Folder of the model; "embedded" is the one inside this program [default: embedded]
     #[arg(short, long, value_name = "DIR")]
     pub model: Option<PathBuf>,
     /// Tokens the context holds, prompt and answer together [default: what the model was made for]

@@ -20,8 +20,19 @@ use crate::error::Error;
 
 /// Options that say what to do now; they are neither environment names nor configuration keys.
 const NOT_SETTINGS: [&str; 13] = [
-    "help", "version", "print-config", "verbose", "quiet", "prompt", "file", "tokens", "plan", "json", "no-think",
-    "text", "shell",
+    "help",
+    "version",
+    "print-config",
+    "verbose",
+    "quiet",
+    "prompt",
+    "file",
+    "tokens",
+    "plan",
+    "json",
+    "no-think",
+    "text",
+    "shell",
 ];
 
 /// The name under which the embedded model has its `[model."…"]` table.
@@ -79,10 +90,11 @@ impl fmt::Display for Origin {
 impl fmt::Display for Setting {
     /// As a line of a configuration file.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let quote = |text: &String| match text.parse::<f64>().is_ok_and(f64::is_finite) || text == "true" || text == "false" {
-            true => text.clone(),
-            false => Value::String(text.clone()).to_string(),
-        };
+        let quote =
+            |text: &String| match text.parse::<f64>().is_ok_and(f64::is_finite) || text == "true" || text == "false" {
+                true => text.clone(),
+                false => Value::String(text.clone()).to_string(),
+            };
         let line = match self.values.as_slice() {
             [] => format!("# {} is not set", self.name),
             [one] if !LISTS.contains(&self.name.as_str()) => format!("{} = {}", self.name, quote(one)),
@@ -115,7 +127,9 @@ pub fn resolve(args: Vec<OsString>) -> Result<Resolved, Failure> {
     let layers = file.layers(&model)?;
 
     let command = match &verb {
-        Some(verb) => with_defaults(command, &layers, true).mut_subcommand(verb, |sub| with_defaults(sub, &layers, false)),
+        Some(verb) => {
+            with_defaults(command, &layers, true).mut_subcommand(verb, |sub| with_defaults(sub, &layers, false))
+        }
         None => with_defaults(command, &layers, true),
     };
     let matches = command.clone().try_get_matches_from(&args)?;
@@ -202,7 +216,9 @@ impl ConfigFile {
         match std::fs::read_to_string(&path) {
             Ok(text) => ConfigFile::parse(&path, &text),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(ConfigFile::default()),
-            Err(error) => Err(Error::io(format!("cannot read the configuration file {}", path.display()))(error).into()),
+            Err(error) => {
+                Err(Error::io(format!("cannot read the configuration file {}", path.display()))(error).into())
+            }
         }
     }
 
@@ -260,7 +276,8 @@ impl ConfigFile {
 
     fn layer(&self, known: &Known, place: &str, key: &str, value: &Value, origin: Origin) -> Result<Layer, Failure> {
         let Some(verb) = known.get(key) else {
-            let near = known.keys().max_by(|a, b| strsim::jaro_winkler(a, key).total_cmp(&strsim::jaro_winkler(b, key)));
+            let near =
+                known.keys().max_by(|a, b| strsim::jaro_winkler(a, key).total_cmp(&strsim::jaro_winkler(b, key)));
             let hint = match near {
                 Some(near) if strsim::jaro_winkler(near, key) > 0.75 => format!("did you mean '{near}'?"),
                 _ => "see `hipfire run --help` for the options; each is a key without its dashes".into(),
@@ -324,7 +341,8 @@ mod tests {
         }
         // What is commented out must be right too.
         let text = std::fs::read_to_string(folder.join("default.toml")).unwrap();
-        let shown: String = text.lines().filter_map(|line| line.strip_prefix("#: ")).map(|l| format!("{l}\n")).collect();
+        let shown: String =
+            text.lines().filter_map(|line| line.strip_prefix("#: ")).map(|l| format!("{l}\n")).collect();
         let file = ConfigFile::parse(Path::new("default.toml"), &shown).ok().unwrap();
         assert!(file.layers(EMBEDDED).is_ok());
         let missing: Vec<String> = known().into_keys().filter(|key| !file.table.contains_key(key)).collect();

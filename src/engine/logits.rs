@@ -6,12 +6,15 @@
 
 use std::cmp::Ordering;
 
+use serde::Serialize;
+
 /// An id with its value (a logit or a log-probability).
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Ranked {
     /// Token id.
     pub id: u32,
-    /// The logit, or the natural log of the probability.
+    /// The logit, or the natural log of the probability (its name in outputs).
+    #[serde(rename = "logprob")]
     pub value: f32,
 }
 

@@ -5,6 +5,9 @@
 //! stream ends with exactly one `Done` or `Failed`; dropping or cancelling it stops within one step.
 //! Not here: arithmetic (`model`, `backend`), the terminal (`cli`), the wire (`server`).
 
+mod build;
+mod inspect;
+mod load;
 pub mod logits;
 pub mod sampler;
 mod score;
@@ -22,6 +25,9 @@ use std::time::{Duration, Instant};
 
 use crate::error::{Error, Result};
 use crate::model::LanguageModel;
+pub use build::{Built, MemoryUse};
+pub use inspect::{Fact, Group, Summary};
+pub use load::{LoadOptions, Loaded, MemoryLimit, TextSide, describe, memory_plan};
 use logits::Ranked;
 pub use sampler::SamplingParams;
 pub use score::{Row, ScoreOptions, ScoreTotals};
