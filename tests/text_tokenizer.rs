@@ -94,7 +94,9 @@ fn named_tokens_special_ids_and_sizes_are_those_of_the_files() {
     assert_eq!((0..4096).filter(|&id| EMBER.is_special(id)).collect::<Vec<_>>(), [0, 1, 2]);
     assert!(EMBER.bytes(4096).is_empty() && EMBER.bytes(u32::MAX).is_empty() && !EMBER.is_special(u32::MAX));
     assert_eq!(EMBER.decode(&[1, 3, 2]), "<think>");
-    assert!(matches!(Tokenizer::from_json(JSON, Some(b"{\"eos_token\": 3}")), Err(Error::Model(m)) if m.contains("eos_token")));
+    assert!(
+        matches!(Tokenizer::from_json(JSON, Some(b"{\"eos_token\": 3}")), Err(Error::Model(m)) if m.contains("eos_token"))
+    );
 }
 
 #[test]

@@ -276,10 +276,7 @@ fn named_tokens(json: &[u8]) -> Result<Vec<(&'static str, String)>> {
 }
 
 /// Bytes of every id, behind each other, and where each ends.
-fn byte_table(
-    vocabulary: impl Iterator<Item = (String, u32)>,
-    added: &[AddedToken],
-) -> Result<(Vec<u8>, Vec<u32>)> {
+fn byte_table(vocabulary: impl Iterator<Item = (String, u32)>, added: &[AddedToken]) -> Result<(Vec<u8>, Vec<u32>)> {
     // A stray huge id must not become a huge table: the largest published vocabulary is a hundredth of this.
     const MOST_IDS: u32 = 1 << 25;
     let alphabet = byte_alphabet();
