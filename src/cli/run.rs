@@ -16,6 +16,7 @@ use super::ui::Ui;
 use super::{Failure, input, interrupt};
 use crate::engine::{Loaded, Prompt, Request, SamplingParams, StopReason, TextEvent, TextStream};
 use crate::error::Error;
+use crate::text::{Conversation, Message, Role};
 
 /// Answers the prompt.
 pub fn run(args: &RunArgs, settings: &[Setting], ui: Ui) -> Result<(), Failure> {
@@ -84,4 +85,25 @@ fn effective(settings: &[Setting], params: &SamplingParams) -> Value {
     ];
     map.extend(used.map(|(name, value)| (name.to_string(), value)));
     Value::Object(map)
+}
+
+/// The prompt's ids: the text alone with `--raw`, else a conversation of one message.
+fn prompt(args: &RunArgs, loaded: &Loaded, text: &str) -> Result<Prompt, Failure> {
+    if args.raw {
+        let unused = [("--system", args.system.is_some()), ("--reasoning-effort", args.reasoning_effort.is_some())];
+        return match unused.iter().find(|(_, given)| *given) {
+            Some((name, _)) => {
+                Err(Failure::Usage(format!("{name} is a part of the chat template, which --raw does without: drop one")))
+            }
+            None => Ok(loaded.text.raw_prompt(text)?),
+        };
+    }
+    let mut conversation = Conversation { add_generation_prompt: true, ..Conversation::default() };
+    if let Some(system) = &args.system {
+        conversation.messages.push(Message::new(Role::System, system.as_str()));
+    }
+    conversation.messages.push(Message::new(Role::User, text));
+    conversation.enable_thinking = args.thinking();
+    conversation.reasoning_effort = args.reasoning_effort.map(|effort| effort.name().to_string());
+    Ok(loaded.text.chat_prompt(&conversation)?)
 }

@@ -6,6 +6,8 @@
 
 use std::fmt::Display;
 
+use serde::Serialize;
+
 use super::load::LoadOptions;
 use crate::config::Shape;
 use crate::error::{Error, Result};
@@ -13,7 +15,7 @@ use crate::model::LanguageModel;
 use crate::weights::Source;
 
 /// Memory that a loaded model holds, in bytes.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct MemoryUse {
     /// Weights, mapped or held.
     pub weights: u64,
