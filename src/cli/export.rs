@@ -11,6 +11,7 @@ use super::args::Format;
 use super::ui::{Output, Ui};
 use crate::engine::{MemoryUse, StopReason, TextDone, TextEvent, Usage};
 use crate::error::Result;
+use crate::text::ToolCall;
 
 /// What an answer's object says beside the answer.
 pub struct Context {
@@ -177,6 +178,10 @@ impl Export for Jsonl {
     fn failed(&mut self, sentence: &str) -> Result<()> {
         self.output.json(&json!({"event": "error", "message": sentence}))
     }
+}
+
+fn tool_call(call: &ToolCall) -> Value {
+    json!({"name": call.name, "arguments": call.arguments})
 }
 
 fn usage(done: &TextDone) -> Value {

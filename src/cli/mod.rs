@@ -5,8 +5,10 @@
 //! Not here: how text is generated (`engine`), what it means (`text`).
 
 pub mod args;
+mod export;
 mod input;
 mod inspect;
+mod run;
 mod score;
 pub mod settings;
 mod ui;
@@ -67,6 +69,7 @@ fn dispatch(args: Vec<OsString>) -> Result<(), Failure> {
     }
     match cli.verb {
         None => Output::new().text(&Cli::command().render_help().to_string()).map_err(Failure::from),
+        Some(Verb::Run(args)) => run::run(&args, &settings, ui),
         Some(Verb::Score(args)) => score::score(&args, &ui),
         Some(Verb::Inspect(args)) => inspect::inspect(&args),
         Some(Verb::Completions { shell }) => {

@@ -92,9 +92,9 @@ fn prompt(args: &RunArgs, loaded: &Loaded, text: &str) -> Result<Prompt, Failure
     if args.raw {
         let unused = [("--system", args.system.is_some()), ("--reasoning-effort", args.reasoning_effort.is_some())];
         return match unused.iter().find(|(_, given)| *given) {
-            Some((name, _)) => {
-                Err(Failure::Usage(format!("{name} is a part of the chat template, which --raw does without: drop one")))
-            }
+            Some((name, _)) => Err(Failure::Usage(format!(
+                "{name} is a part of the chat template, which --raw does without: drop one"
+            ))),
             None => Ok(loaded.text.raw_prompt(text)?),
         };
     }

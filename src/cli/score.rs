@@ -9,8 +9,8 @@ use serde::Serialize;
 use super::args::ScoreArgs;
 use super::ui::{Output, Ui};
 use super::{Failure, input, interrupt};
+use crate::engine::ScoreOptions;
 use crate::engine::logits::Ranked;
-use crate::engine::{Loaded, ScoreOptions};
 
 #[derive(Serialize)]
 struct Line<'a> {

@@ -87,6 +87,24 @@ impl fmt::Display for Origin {
     }
 }
 
+impl Setting {
+    /// The text as a number or a truth value, if JSON (and so TOML) reads it as one.
+    fn bare(text: &str) -> Option<serde_json::Value> {
+        let value: serde_json::Value = serde_json::from_str(text).ok()?;
+        (value.is_number() || value.is_boolean()).then_some(value)
+    }
+
+    /// As a JSON value: null if not set, a list if the setting is one.
+    pub fn json(&self) -> serde_json::Value {
+        let one = |text: &String| Setting::bare(text).unwrap_or_else(|| text.as_str().into());
+        match self.values.as_slice() {
+            list if LISTS.contains(&self.name.as_str()) => list.iter().map(String::as_str).collect(),
+            [] => serde_json::Value::Null,
+            [single, ..] => one(single),
+        }
+    }
+}
+
 impl fmt::Display for Setting {
     /// As a line of a configuration file.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -10,10 +10,10 @@ use std::sync::Arc;
 
 use super::build::{self, MemoryUse};
 use super::inspect::{Summary, summary};
-use super::{Engine, Options};
+use super::{Engine, Options, Prompt, Reading, SamplingParams};
 use crate::config::{AttentionMode, KvBackend, KvMode, RopePrecision};
 use crate::error::{Error, Result};
-use crate::text::Tokenizer;
+use crate::text::{Conversation, Template, Tokenizer};
 use crate::weights::Source;
 
 /// The most memory to plan for.
@@ -77,6 +77,12 @@ pub struct Loaded {
 pub struct TextSide {
     /// Text to ids and ids to bytes.
     pub tokenizer: Arc<Tokenizer>,
+    /// Renders conversations.
+    template: Result<Template>,
+    /// What generation_config.json says about sampling; the seed means nothing.
+    pub sampling: SamplingParams,
+    /// Ids that end an answer.
+    pub stop_ids: Vec<u32>,
 }
 
 impl Loaded {
@@ -102,7 +108,26 @@ impl TextSide {
         })?;
         let config = source.file("tokenizer_config.json")?;
         let tokenizer = Tokenizer::from_json(&tokenizer_json, config.as_deref())?;
-        Ok(TextSide { tokenizer: Arc::new(tokenizer) })
+        let jinja = source.file("chat_template.jinja")?;
+        let jinja = jinja.as_deref().map(std::str::from_utf8).transpose().map_err(|error| {
+            Error::model(format!("chat_template.jinja of {} is not UTF-8 text: {error}", source.name()))
+        })?;
+        // A model without a template can still continue text: its absence matters to a conversation only.
+        let template = Template::source(jinja, config.as_deref()).and_then(|text| Template::new(&text, &tokenizer));
+        Ok(TextSide { tokenizer: Arc::new(tokenizer), template, sampling: SamplingParams::default(), stop_ids: vec![] })
+    }
+
+    /// The prompt of a conversation.
+    pub fn chat_prompt(&self, conversation: &Conversation) -> Result<Prompt> {
+        let template = self.template.as_ref().map_err(|error| Error::model(error.to_string()))?;
+        let rendered = template.render(conversation)?;
+        let reading = Reading::Chat { thinking: rendered.opens_thinking() };
+        Ok(Prompt { ids: rendered.ids(&self.tokenizer)?, reading })
+    }
+
+    /// A prompt that is continued as it is; text that looks like a special token becomes one.
+    pub fn raw_prompt(&self, text: &str) -> Result<Prompt> {
+        Ok(Prompt { ids: self.tokenizer.encode_raw(text)?, reading: Reading::Plain })
     }
 }
 

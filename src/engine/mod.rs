@@ -11,6 +11,7 @@ mod load;
 pub mod logits;
 pub mod sampler;
 mod score;
+mod text_stream;
 mod timeline;
 mod worker;
 
@@ -31,6 +32,7 @@ pub use load::{LoadOptions, Loaded, MemoryLimit, TextSide, describe, memory_plan
 use logits::Ranked;
 pub use sampler::SamplingParams;
 pub use score::{Row, ScoreOptions, ScoreTotals};
+pub use text_stream::{Prompt, Reading, TextDone, TextEvent, TextStream};
 use timeline::{Single, Timeline};
 use worker::Job;
 
