@@ -16,7 +16,7 @@ pub mod template;
 pub mod tokenizer;
 
 pub use generation::{GenerationConfig, stop_ids};
-// pub use parse::{AnswerParser, Event};
+pub use parse::{AnswerParser, Event};
 pub use stream::{Detokenizer, StopStrings};
 pub use template::{Conversation, Message, Rendered, Role, Template, ToolCall};
 

@@ -116,7 +116,8 @@ mod tests {
     use serde_json::json;
 
     fn convert(schema: Value, text: &str) -> Value {
-        let parameters = json!({"properties": {"p": schema}, "$defs": {"o": {"type": "object"}, "c": {"$ref": "#/$defs/c"}}});
+        let parameters =
+            json!({"properties": {"p": schema}, "$defs": {"o": {"type": "object"}, "c": {"$ref": "#/$defs/c"}}});
         let wrapped = json!({"type": "function", "function": {"name": "f", "parameters": parameters}});
         let bare = json!({"name": "f", "parameters": parameters});
         let value = Types::of(&[wrapped], "f", "p").convert(text);
