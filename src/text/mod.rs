@@ -15,9 +15,9 @@ pub mod stream;
 pub mod template;
 pub mod tokenizer;
 
-// pub use generation::{GenerationConfig, stop_ids};
-// pub use parse::{AnswerParser, Event};
-// pub use stream::{Detokenizer, StopStrings};
+pub use generation::{GenerationConfig, stop_ids};
+pub use parse::{AnswerParser, Event};
+pub use stream::{Detokenizer, StopStrings};
 pub use template::{Conversation, Message, Rendered, Role, Template, ToolCall};
 
 pub use tokenizer::{AddedToken, Tokenizer};
