@@ -14,11 +14,21 @@ static EMBER: LazyLock<Tokenizer> =
     LazyLock::new(|| Tokenizer::from_json(include_bytes!("../models/ember/tokenizer.json"), Some(CONFIG)).unwrap());
 static TEMPLATE: LazyLock<Template> = LazyLock::new(|| Template::new(SOURCE, &EMBER).unwrap());
 
-const XHIGH: &str = "Reasoning effort is set to xhigh. Please think carefully through the task, validate key assumptions, \
-                     consider plausible alternatives, and prioritize correctness, consistency, and clarity in the final \
-                     answer.";
+const XHIGH: &str = "Reasoning effort is set to xhigh. Please think carefully through the task, validate key \
+    assumptions, consider plausible alternatives, and prioritize correctness, consistency, and clarity in the final \
+    answer.";
 const TOOLS: &str = "# Tools\n\nYou have access to the following functions:\n\n<tools>";
-const FORMAT: &str = "\n</tools>\n\nIf you choose to call a function ONLY reply in the following format with NO suffix:\n\n<tool_call>\n<function=example_function_name>\n<parameter=example_parameter_1>\nvalue_1\n</parameter>\n<parameter=example_parameter_2>\nThis is the value for the second parameter\nthat can span\nmultiple lines\n</parameter>\n</function>\n</tool_call>\n\n<IMPORTANT>\nReminder:\n- Function calls MUST follow the specified format: an inner <function=...></function> block must be nested within <tool_call></tool_call> XML tags\n- Required parameters MUST be specified\n- You may provide optional reasoning for your function call in natural language BEFORE the function call, but NOT after\n- If there is no function call available, answer the question like normal with your current knowledge and do not tell the user about function calls\n</IMPORTANT>";
+const FORMAT: &str = "\n</tools>\n\n\
+    If you choose to call a function ONLY reply in the following format with NO suffix:\n\n<tool_call>\n\
+    <function=example_function_name>\n<parameter=example_parameter_1>\nvalue_1\n</parameter>\n\
+    <parameter=example_parameter_2>\nThis is the value for the second parameter\nthat can span\nmultiple lines\n\
+    </parameter>\n</function>\n</tool_call>\n\n<IMPORTANT>\nReminder:\n\
+    - Function calls MUST follow the specified format: an inner <function=...></function> block must be nested \
+    within <tool_call></tool_call> XML tags\n- Required parameters MUST be specified\n\
+    - You may provide optional reasoning for your function call in natural language BEFORE the function call, but \
+    NOT after\n\
+    - If there is no function call available, answer the question like normal with your current knowledge and do \
+    not tell the user about function calls\n</IMPORTANT>";
 
 fn chat(messages: Vec<Message>) -> Conversation {
     Conversation { messages, add_generation_prompt: true, ..Default::default() }
@@ -91,16 +101,20 @@ fn efforts_of_other_apis_are_mapped_and_junk_is_refused() {
 #[test]
 fn tools_and_the_system_text_follow_the_effort_in_one_system_block() {
     let tool = json!({"type": "function", "function": {"name": "add", "description": "a < b & 'c' \"d\" é",
-        "parameters": {"type": "object", "properties": {"x": {"type": "number", "default": 1e-7}}, "required": ["x"]}}});
+        "parameters": {"type": "object", "properties": {"x": {"type": "number", "default": 1e-7}},
+        "required": ["x"]}}});
     let c = Conversation {
         tools: vec![tool.clone(), tool],
         ..chat(vec![say(Role::System, " Be brief. \n"), say(Role::User, "hi")])
     };
-    let line = "{\"type\": \"function\", \"function\": {\"name\": \"add\", \"description\": \"a < b & 'c' \\\"d\\\" é\", \"parameters\": {\"type\": \"object\", \"properties\": {\"x\": {\"type\": \"number\", \"default\": 1e-07}}, \"required\": [\"x\"]}}}";
+    let line = "{\"type\": \"function\", \"function\": {\"name\": \"add\", \"description\": \"a < b & 'c' \\\"d\\\" \
+        é\", \"parameters\": {\"type\": \"object\", \"properties\": {\"x\": {\"type\": \"number\", \"default\": \
+        1e-07}}, \"required\": [\"x\"]}}}";
     assert_eq!(
         render(&c),
         format!(
-            "<|im_start|>system\n{XHIGH}\n\n{TOOLS}\n{line}\n{line}{FORMAT}\n\nBe brief.<|im_end|>\n<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n<think>\n"
+            "<|im_start|>system\n{XHIGH}\n\n{TOOLS}\n{line}\n{line}{FORMAT}\n\nBe brief.<|im_end|>\n\
+                <|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n<think>\n"
         )
     );
 }
@@ -125,9 +139,11 @@ fn consecutive_tool_messages_share_a_user_turn_and_calls_carry_their_arguments()
     ]);
     let expected = "<|im_start|>user\ngo<|im_end|>\n<|im_start|>assistant\n<think>\nplan\n</think>\n\nLooking.\n\n\
         <tool_call>\n<function=read>\n<parameter=items>\na\n b\n</parameter>\n<parameter=n>\n2\n</parameter>\n\
-        <parameter=f>\n1.0\n</parameter>\n<parameter=o>\n{\"k\": [true, null, \"ü\"]}\n</parameter>\n</function>\n</tool_call>\n\
+        <parameter=f>\n1.0\n</parameter>\n<parameter=o>\n{\"k\": [true, null, \"ü\"]}\n</parameter>\n</function>\n\
+            </tool_call>\n\
         <tool_call>\n<function=stop>\n</function>\n</tool_call><|im_end|>\n\
-        <|im_start|>user\n<tool_response>\nfirst\n</tool_response>\n<tool_response>\nsecond\n</tool_response><|im_end|>\n\
+        <|im_start|>user\n<tool_response>\nfirst\n</tool_response>\n\
+        <tool_response>\nsecond\n</tool_response><|im_end|>\n\
         <|im_start|>assistant\n<think>\n\n</think>\n\n<tool_call>\n<function=one>\n<parameter=b>\nx\n</parameter>\n\
         <parameter=a>\n1\n</parameter>\n</function>\n</tool_call><|im_end|>\n\
         <|im_start|>user\n<tool_response>\nthird\n</tool_response><|im_end|>\n<|im_start|>assistant\n<think>\n";
@@ -146,7 +162,8 @@ fn reasoning_is_taken_from_its_field_or_split_from_the_content() {
         let c = medium(vec![say(Role::User, "a"), assistant, say(Role::User, "b")]);
         assert_eq!(
             render(&c),
-            "<|im_start|>user\na<|im_end|>\n<|im_start|>assistant\n<think>\nwhy\n</think>\n\nbecause<|im_end|>\n<|im_start|>user\nb<|im_end|>\n<|im_start|>assistant\n<think>\n"
+            "<|im_start|>user\na<|im_end|>\n<|im_start|>assistant\n<think>\nwhy\n</think>\n\nbecause<|im_end|>\n\
+                <|im_start|>user\nb<|im_end|>\n<|im_start|>assistant\n<think>\n"
         );
     }
 }
@@ -259,7 +276,8 @@ const PUBLISHED_STYLE: &str = r"
             {%- if tool_call.arguments is mapping %}
                 {%- for name, value in tool_call.arguments|items %}
                     {{- ' ' + name + '=' }}
-                    {{- value|tojson|safe if value is mapping or (value is sequence and value is not string) else value|string }}
+                    {%- set nested = value is mapping or (value is sequence and value is not string) %}
+                    {{- value|tojson|safe if nested else value|string }}
                 {%- endfor %}
             {%- endif %}
             {{- ']' }}

@@ -13,12 +13,12 @@ const WORD: u32 = 100;
 
 fn tools() -> Vec<Value> {
     let properties = json!({
-        "city": {"type": "string"}, "days": {"type": "integer"}, "ratio": {"type": "number"}, "dry": {"type": "boolean"},
+        "city": {"type": "string"}, "days": {"type": "integer"}, "ratio": {"type": "number"},
+        "dry": {"type": "boolean"},
         "tags": {"type": "array"}, "opts": {"type": "object"}, "note": {"type": ["string", "null"]},
     });
-    vec![
-        json!({"type": "function", "function": {"name": "w", "parameters": {"type": "object", "properties": properties}}}),
-    ]
+    vec![json!({"type": "function", "function": {"name": "w",
+        "parameters": {"type": "object", "properties": properties}}})]
 }
 
 /// `«tag»` in a script is the tag as its token, everything else is text, cut at every `¦`.
@@ -87,8 +87,10 @@ fn end(index: usize, arguments: Value, json: &str) -> Event {
 
 #[test]
 fn reasoning_content_and_a_call_come_apart_with_their_white_space_removed() {
-    let script = "\nI ¦think. \n«</think>»\n\nLet me look.\n\n«<tool_call>»\n<function=w>\n<parameter=city>\nBad\nIschl\n\n</parameter>\n\
-        <parameter=days>\n3\n</parameter>\n</function>\n«</tool_call>»\n«<tool_call>»\n<function=w>\n</function>\n«</tool_call>»\n";
+    let script = "\nI ¦think. \n«</think>»\n\nLet me look.\n\n«<tool_call>»\n<function=w>\n<parameter=city>\nBad\n\
+        Ischl\n\n</parameter>\n\
+        <parameter=days>\n3\n</parameter>\n</function>\n«</tool_call>»\n\
+        «<tool_call>»\n<function=w>\n</function>\n«</tool_call>»\n";
     let expected = vec![
         reasoning("I think."),
         content("Let me look."),
@@ -223,7 +225,8 @@ fn malformed_calls_are_content_character_by_character() {
 fn calls_after_a_broken_one_count_on_and_text_after_a_call_is_content() {
     let good = "\n<function=w>\n</function>\n";
     let script = format!(
-        "«<tool_call>»<function=w>!«<tool_call>»{good}«</tool_call>»\n and «<tool_call>»«<tool_call>»{good}«</tool_call>»"
+        "«<tool_call>»<function=w>!«<tool_call>»{good}«</tool_call>»\n and \
+            «<tool_call>»«<tool_call>»{good}«</tool_call>»"
     );
     assert_eq!(
         parse(false, &script),
@@ -242,7 +245,8 @@ fn calls_after_a_broken_one_count_on_and_text_after_a_call_is_content() {
 
 #[test]
 fn the_whole_way_from_ids_to_events_works() {
-    let text = "\nhm \u{1f525}\n</think>\n\nok\n\n<tool_call>\n<function=w>\n<parameter=city>\n\u{1f525}\n</parameter>\n</function>\n</tool_call><|im_end|>";
+    let text = "\nhm \u{1f525}\n</think>\n\nok\n\n<tool_call>\n<function=w>\n<parameter=city>\n\u{1f525}\n\
+        </parameter>\n</function>\n</tool_call><|im_end|>";
     let mut detokenizer = Detokenizer::new(EMBER.clone());
     let mut parser = AnswerParser::new(&EMBER, &tools(), true);
     let mut events = Vec::new();
@@ -265,7 +269,8 @@ fn the_whole_way_from_ids_to_events_works() {
 
 /// Answers out of the format's own pieces, mostly in an order that makes no sense.
 fn script() -> impl Strategy<Value = Vec<String>> {
-    let whole = "«<tool_call>»\n<function=w>\n<parameter=note>\nnul\n</parameter>\n<parameter=days>\n7\n</parameter>\n</function>\n«</tool_call>»";
+    let whole = "«<tool_call>»\n<function=w>\n<parameter=note>\nnul\n</parameter>\n<parameter=days>\n7\n\
+        </parameter>\n</function>\n«</tool_call>»";
     let pieces = [
         "«<think>»",
         "«</think>»",

@@ -4,13 +4,13 @@
 //! and tool calls, and the companion file generation_config.json.
 //! Always true: everything here is a pure function of files and strings; text written by a user never becomes a
 //! special token.
-//! Not here: sampling and constraints (`engine`), the shapes of HTTP requests (`server`), config.json (`model::config`).
+//! Not here: sampling and constraints (`engine`), shapes of HTTP requests (`server`), config.json (`model::config`).
 
-pub mod escape;
+mod escape;
 pub mod generation;
 pub mod parse;
-pub mod python;
-pub mod schema;
+mod python;
+mod schema;
 pub mod stream;
 pub mod template;
 pub mod tokenizer;

@@ -74,7 +74,7 @@ pub struct AnswerParser {
 enum State {
     Reasoning,
     Content,
-    Call(Call),
+    Call(Box<Call>),
 }
 
 const TAGS: [&str; 4] = ["<think>", "</think>", "<tool_call>", "</tool_call>"];
@@ -84,8 +84,8 @@ const CALL: usize = 2;
 const CALLED: usize = 3;
 
 impl AnswerParser {
-    /// At the beginning of an answer. `tools` as in [`crate::text::Conversation`]; `thinking` says that the prompt opened
-    /// the thinking block ([`crate::text::Rendered::opens_thinking`]).
+    /// At the beginning of an answer. `tools` as in [`crate::text::Conversation`]; `thinking` says that the prompt
+    /// opened the thinking block ([`crate::text::Rendered::opens_thinking`]).
     pub fn new(tokenizer: &Tokenizer, tools: &[Value], thinking: bool) -> AnswerParser {
         AnswerParser {
             tags: TAGS.map(|tag| tokenizer.added_id(tag)),
@@ -120,11 +120,9 @@ impl AnswerParser {
     /// The end of the answer, `rest` being what the detokenizer still held.
     pub fn finish(&mut self, rest: &str) -> Vec<Event> {
         self.text(rest);
-        match &self.state {
-            State::Reasoning => {}
+        if matches!(self.state, State::Call(_)) {
             // A call cut short could lack a parameter: it must not be made.
-            State::Call(_) => self.broken(),
-            State::Content => {}
+            self.broken();
         }
         if matches!(self.state, State::Content) && !self.held.is_empty() {
             self.events.push(Event::Content(std::mem::take(&mut self.held)));
@@ -166,7 +164,7 @@ impl AnswerParser {
     fn open_call(&mut self) {
         let raw = std::mem::take(&mut self.held) + TAGS[CALL];
         self.closing = false;
-        self.state = State::Call(Call::new(self.calls, raw));
+        self.state = State::Call(Box::new(Call::new(self.calls, raw)));
     }
 
     /// Gives the call back as content.

@@ -314,8 +314,11 @@ mod tests {
     // The expected texts are those of CPython 3: json.dumps(x, ensure_ascii=False, ...).
     #[test]
     fn tojson_writes_what_json_dumps_writes() {
-        let x = serde_json::json!({"b": [1, -2.5, 1e22, true, null], "a": {"<'&\">": "\u{1}\u{7f}\n\u{8}é\u{1f600}"}, "e": [], "m": {}});
-        let plain = "{\"b\": [1, -2.5, 1e+22, true, null], \"a\": {\"<'&\\\">\": \"\\u0001\u{7f}\\n\\b\u{e9}\u{1f600}\"}, \"e\": [], \"m\": {}}";
+        let odd = "\u{1}\u{7f}\n\u{8}é\u{1f600}";
+        let x = serde_json::json!({"b": [1, -2.5, 1e22, true, null], "a": {"<'&\">": odd}, "e": [], "m": {}});
+        let plain = "{\"b\": [1, -2.5, 1e+22, true, null], \"a\": {\"<'&\\\">\": \
+            \"\\u0001\u{7f}\\n\\b\u{e9}\u{1f600}\"}, \
+                     \"e\": [], \"m\": {}}";
         assert_eq!(render("{{ x | tojson }}", x.clone()), plain);
         assert_eq!(render("{{ x | tojson(ensure_ascii=false) }}", x.clone()), plain);
         let ascii =
@@ -360,7 +363,8 @@ mod tests {
             ("{{ 'a' is sequence }}|{{ x is mapping }}|{{ [1, 2][::-1] }}|{{ 'b' in x }}", "True|True|[2, 1]|True"),
             ("{% for i in [1, 2, 3] %}{% if i == 2 %}{% continue %}{% endif %}{{ i }}{% endfor %}", "13"),
             (
-                "{%- set n = namespace(i=0) %}\n{% for i in [1, 2] %}\n  {% set n.i = n.i + i %}\n{% endfor %}\n{{ n.i }}\n",
+                "{%- set n = namespace(i=0) %}\n{% for i in [1, 2] %}\n {% set n.i = n.i + i %}\n{% endfor %}\n\
+                    {{ n.i }}\n",
                 "3",
             ),
         ] {

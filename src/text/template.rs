@@ -226,11 +226,12 @@ impl Template {
     fn message(&self, at: usize, message: &Message) -> Result<Value> {
         let (mut content, mut reasoning) = (message.content.as_str(), message.reasoning_content.clone());
         let thought = reasoning.as_deref().is_some_and(|r| !strip(r, None, true, true).is_empty());
-        if message.role == Role::Assistant && !thought {
-            if let (Some((before, _)), Some((_, after))) = (content.split_once(CLOSE), content.rsplit_once(CLOSE)) {
-                reasoning = Some(strip(&before.replace(OPEN, ""), None, true, true).to_owned());
-                content = strip(after, None, true, true);
-            }
+        if message.role == Role::Assistant
+            && !thought
+            && let (Some((before, _)), Some((_, after))) = (content.split_once(CLOSE), content.rsplit_once(CLOSE))
+        {
+            reasoning = Some(strip(&before.replace(OPEN, ""), None, true, true).to_owned());
+            content = strip(after, None, true, true);
         }
         let mut fields = vec![("role", Value::from(message.role.name())), ("content", self.text(content))];
         if let Some(reasoning) = &reasoning {

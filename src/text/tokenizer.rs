@@ -236,10 +236,10 @@ impl Tokenizer {
 
 /// How many bytes of `text` to encode in one go.
 ///
-/// The regex gives up after 10^6 backtracking steps and leaves everything behind that as one word (measured with runs of
-/// 1.1 million equal characters), so longer text is cut where the pattern certainly cuts too: before a space that follows
-/// a visible character, or between a line feed and a visible character. Only where half a megabyte has neither, the
-/// cut may part a word.
+/// The regex gives up after 10^6 backtracking steps and leaves everything behind that as one word (measured with runs
+/// of 1.1 million equal characters), so longer text is cut where the pattern certainly cuts too: before a space that
+/// follows a visible character, or between a line feed and a visible character. Only where half a megabyte has
+/// neither, the cut may part a word.
 fn cut(text: &str) -> usize {
     const MOST: usize = 1 << 19;
     if text.len() <= MOST {
