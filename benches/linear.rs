@@ -18,13 +18,14 @@ use rayon::prelude::*;
 mod ceiling {
     use std::arch::x86_64::*;
 
-    /// Multiply-adds of one call of [`multiply_adds`].
-    pub const STEPS: usize = 1 << 20;
+    const STEPS: usize = 1 << 18;
     const CHAINS: usize = 12;
+    /// Multiply-adds (of one lane) in a call of [`multiply_adds`].
+    pub const MULTIPLY_ADDS: usize = STEPS * CHAINS * 8;
 
-    /// Returns the number of multiply-adds done (a lane each).
+    /// As many independent chains as the latency of the instruction asks for, nothing but registers.
     #[target_feature(enable = "avx2,fma")]
-    pub fn multiply_adds(seed: f32) -> (f32, usize) {
+    pub fn multiply_adds(seed: f32) -> f32 {
         let (factor, term) = (_mm256_set1_ps(seed), _mm256_set1_ps(1.0 - seed));
         let mut chains = [_mm256_set1_ps(0.5); CHAINS];
         for _ in 0..STEPS {
@@ -32,8 +33,7 @@ mod ceiling {
                 *chain = _mm256_fmadd_ps(*chain, factor, term);
             }
         }
-        let sum = chains.into_iter().fold(_mm256_setzero_ps(), |a, b| _mm256_add_ps(a, b));
-        (_mm256_cvtss_f32(sum), STEPS * CHAINS * 8)
+        _mm256_cvtss_f32(chains.into_iter().fold(_mm256_setzero_ps(), |a, b| _mm256_add_ps(a, b)))
     }
 
     /// Adds up bytes as 32-bit words.
@@ -51,14 +51,17 @@ mod ceiling {
     }
 }
 
-/// The best of several runs within `budget`.
-fn best(budget: Duration, mut run: impl FnMut()) -> f64 {
+/// The best time of each of several candidates, run in turn until `budget` is over: whatever else the machine does
+/// meets all of them.
+fn best<const N: usize>(budget: Duration, mut candidates: [&mut dyn FnMut(); N]) -> [f64; N] {
     let start = Instant::now();
-    let mut best = f64::INFINITY;
+    let mut best = [f64::INFINITY; N];
     while start.elapsed() < budget {
-        let once = Instant::now();
-        run();
-        best = best.min(once.elapsed().as_secs_f64());
+        for (run, best) in candidates.iter_mut().zip(&mut best) {
+            let once = Instant::now();
+            run();
+            *best = best.min(once.elapsed().as_secs_f64());
+        }
     }
     best
 }
@@ -69,46 +72,41 @@ fn matrix(format: Format, rows: usize, cols: usize) -> Matrix {
     Matrix { name: format!("{format}"), format, rows, cols, data: Bytes::heap(data), scales: None }
 }
 
-const BUDGET: Duration = Duration::from_millis(400);
+const BUDGET: Duration = Duration::from_millis(500);
 
+/// Prints, for every format, one row against the bandwidth of a plain sum over the same bytes, and several rows
+/// against multiply-adds on registers.
 #[cfg(target_arch = "x86_64")]
 fn report() {
     if !(is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma")) {
         println!("no AVX2 and FMA here: the ceilings are not measured");
         return;
     }
-    let threads = rayon::current_num_threads();
-    let mut done = 0;
-    let peak_s = best(BUDGET, || {
-        // SAFETY: AVX2 and FMA were detected above.
-        done =
-            (0..threads).into_par_iter().map(|_| unsafe { black_box(ceiling::multiply_adds(black_box(0.5))) }.1).sum();
-    });
-    let peak = done as f64 / peak_s;
-    println!("multiply-add ceiling, {threads} threads: {:.1} GMAC/s", peak / 1e9);
-    // Larger than the last cache, so that weights come from memory.
-    let (rows, cols) = (40_000, 2_560);
+    let (threads, cols) = (rayon::current_num_threads(), 2_560);
+    println!("{threads} threads, weights of {cols} columns; one run alternates product and ceiling");
     for format in [Format::Bf16, Format::F8E4m3, Format::F16, Format::F32] {
-        let w = matrix(format, rows / format.row_bytes(1), cols);
-        let bytes = w.data.len() as f64;
-        let read_s = best(BUDGET, || {
-            let part = w.data.len().div_ceil(4 * threads).next_multiple_of(4096);
-            // SAFETY: AVX2 was detected above.
-            w.data.par_chunks(part).for_each(|part| drop(black_box(unsafe { ceiling::sum(part) })));
-        });
-        print!("{format:>8}: memory {:6.2} GB/s;", bytes / read_s / 1e9);
-        for batch in [1, 2, 4, 8] {
-            let (x, mut y) = (vec![0.5; batch * cols], vec![0.0; batch * w.rows]);
-            let s = best(BUDGET, || linear(&w, &x, batch, &mut y));
-            print!("  {batch} rows {:3.0} %", 100.0 * read_s / s);
+        // Larger than the last cache, so that weights come from memory.
+        let w = matrix(format, 100_000_000 / format.row_bytes(cols), cols);
+        let part = w.data.len().div_ceil(4 * threads).next_multiple_of(4096);
+        // SAFETY: AVX2 was detected above.
+        let mut sum = || w.data.par_chunks(part).for_each(|part| _ = black_box(unsafe { ceiling::sum(part) }));
+        for rows in [1, 2, 4, 8] {
+            let (x, mut y) = (vec![0.5; rows * cols], vec![0.0; rows * w.rows]);
+            let [read, product] = best(BUDGET, [&mut sum, &mut || linear(&w, &x, rows, &mut y)]);
+            let speed = w.data.len() as f64 / read / 1e9;
+            println!("{format:>8} {rows:3} rows: {:4.0} % of {speed:.1} GB/s", 100.0 * read / product);
         }
-        for batch in [10, 64, 512] {
-            let w = matrix(format, 2_560, cols);
-            let (x, mut y) = (vec![0.5; batch * cols], vec![0.0; batch * w.rows]);
-            let s = best(BUDGET, || linear(&w, &x, batch, &mut y));
-            print!("  {batch} rows {:3.0} % of peak", 100.0 * (batch * w.rows * cols) as f64 / s / peak);
+        let w = matrix(format, 2_560, cols);
+        // SAFETY: AVX2 and FMA were detected above.
+        let one = |_| _ = black_box(unsafe { ceiling::multiply_adds(black_box(0.5)) });
+        let mut peak = || (0..threads).into_par_iter().with_max_len(1).for_each(one);
+        for rows in [16, 64, 512] {
+            let (x, mut y) = (vec![0.5; rows * cols], vec![0.0; rows * w.rows]);
+            let [ceiling, product] = best(BUDGET, [&mut peak, &mut || linear(&w, &x, rows, &mut y)]);
+            let ceiling = (threads * ceiling::MULTIPLY_ADDS) as f64 / ceiling;
+            let speed = (rows * w.rows * cols) as f64 / product;
+            println!("{format:>8} {rows:3} rows: {:4.0} % of {:.1} GMAC/s", 100.0 * speed / ceiling, ceiling / 1e9);
         }
-        println!();
     }
 }
 
