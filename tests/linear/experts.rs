@@ -1,9 +1,10 @@
 //! Experts: a token's bits alone and in any batch, and bounds against f64.
 
+use hipfire::backend::cpu::activation::silu_multiply;
 use hipfire::backend::cpu::moe::{Expert, MoeScratch, moe};
 use hipfire::weights::{Format, Matrix};
 
-use super::{FORMATS, Random, U, alone, assert_same, same_on_both, value};
+use super::{FORMATS, Random, U, alone, assert_same, ordered_dot, same_on_both, value};
 
 struct Mixture {
     experts: Vec<Expert>,
@@ -69,6 +70,30 @@ fn experts_have_the_same_bits_for_a_token_alone_and_in_any_batch() {
         }
         drop(guard);
         same_on_both("experts", || m.run(0..9, &mut scratch));
+    }
+}
+
+#[test]
+fn experts_are_added_in_the_order_of_the_tokens_own_list() {
+    let _alone = alone();
+    for format in FORMATS {
+        let m = mixture(format, 6, 100, 40, 3, 7);
+        let y = m.run(0..7, &mut MoeScratch::default());
+        let row = |w: &Matrix, n: usize| -> Vec<f32> { (0..w.cols).map(|k| value(w, n, k)).collect() };
+        let times = |w: &Matrix, x: &[f32]| -> Vec<f32> { (0..w.rows).map(|n| ordered_dot(&row(w, n), x)).collect() };
+        for (r, y) in y.chunks(m.hidden).enumerate() {
+            let x = &m.x[r * m.hidden..(r + 1) * m.hidden];
+            let mut expected = vec![0f32; m.hidden];
+            for j in r * m.top_k..(r + 1) * m.top_k {
+                let expert = &m.experts[m.ids[j] as usize];
+                let mut activated = times(&expert.gate, x);
+                silu_multiply(&mut activated, &times(&expert.up, x));
+                for (sum, output) in expected.iter_mut().zip(times(&expert.down, &activated)) {
+                    *sum = output.mul_add(m.weights[j], *sum);
+                }
+            }
+            assert_same(&format!("{format} row {r}"), y, &expected);
+        }
     }
 }
 

@@ -188,6 +188,8 @@ fn run(jobs: &[Job<'_>], x: Rows<'_>) {
 /// `out` is still borrowed, and nobody else accesses these rows and columns of it meanwhile.
 pub(super) unsafe fn product(w: &Matrix, n: Range<usize>, x: Rows<'_>, out: Target) {
     assert!(x.width == w.cols, "{} is {} wide, the activations are {}", w.name, w.cols, x.width);
+    let block = w.scales.as_ref().map_or(WIDTH, |scales| scales.block);
+    assert!(block > 0 && block.is_multiple_of(WIDTH), "{}: a scale covers {block} columns, not whole groups", w.name);
     // SAFETY: the caller's promise.
     unsafe {
         match w.format {

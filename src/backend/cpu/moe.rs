@@ -75,7 +75,7 @@ impl MoeScratch {
 const TASK_OUTPUTS: usize = 24;
 
 /// Writes `y` `[rows, hidden]` from `x` `[rows, hidden]`; `ids` and `weights` are `[rows, top_k]`, ids below
-/// `experts.len()`. Runs on the current rayon pool, or inline where that would take longer. The scratch grows if it
+/// `experts.len()`, which is at least 1. Runs on the current rayon pool, or inline where that would take longer. The scratch grows if it
 /// was planned for less. Panics if a slice is too short for its shape.
 #[allow(clippy::too_many_arguments)]
 pub fn moe(

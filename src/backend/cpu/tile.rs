@@ -119,7 +119,7 @@ vectorised! {
     pub fn add_lanes(sums: &[Eight], out: &mut [f32]) = add_lanes_lanes;
 }
 
-/// Group `i` of a row whose last group may be short.
+/// The short group at a row's end, zeros behind it (they decode to 0).
 #[inline(always)]
 fn tail<S: Stored>(bytes: &[u8]) -> S::Group {
     let mut group = S::Group::default();
