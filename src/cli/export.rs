@@ -11,7 +11,7 @@ use super::args::Format;
 use super::ui::{Output, Ui};
 use crate::engine::{MemoryUse, StopReason, TextDone, TextEvent, Usage};
 use crate::error::Result;
-use crate::text::ToolCall;
+use crate::text::Event as Part;
 
 /// What an answer's object says beside the answer.
 pub struct Context {
@@ -39,10 +39,10 @@ pub fn export(format: Format, ui: Ui, show_thinking: bool, context: Context) -> 
     match format {
         Format::Text => {
             let thinking = show_thinking || ui.err_terminal;
-            Box::new(Text { output, ui, thinking, open_thought: false, line_open: false })
+            Box::new(Text { output, ui, thinking, open_thought: false, line_open: false, calls: Calls::default() })
         }
-        Format::Json => Box::new(Json { output, context, answer: Answer::default() }),
-        Format::Jsonl => Box::new(Jsonl { output, context }),
+        Format::Json => Box::new(Json { output, context, answer: Answer::default(), calls: Calls::default() }),
+        Format::Jsonl => Box::new(Jsonl { output, context, calls: Calls::default() }),
     }
 }
 
@@ -55,6 +55,7 @@ struct Text {
     open_thought: bool,
     /// Standard output stands inside a line.
     line_open: bool,
+    calls: Calls,
 }
 
 impl Text {
@@ -74,16 +75,19 @@ impl Text {
 impl Export for Text {
     fn event(&mut self, event: &TextEvent) -> Result<()> {
         match event {
-            TextEvent::Reasoning(text) if self.thinking => {
+            TextEvent::Part(Part::Reasoning(text)) if self.thinking => {
                 self.open_thought = true;
                 self.ui.dim(text);
                 Ok(())
             }
-            TextEvent::Content(text) => self.content(text),
-            TextEvent::ToolCall(call) => {
-                let start = if self.line_open { "\n" } else { "" };
-                self.content(&format!("{start}{}\n", tool_call(call)))
-            }
+            TextEvent::Part(Part::Content(text)) => self.content(text),
+            TextEvent::Part(part) => match self.calls.complete(part) {
+                Some(call) => {
+                    let start = if self.line_open { "\n" } else { "" };
+                    self.content(&format!("{start}{call}\n"))
+                }
+                None => Ok(()),
+            },
             _ => Ok(()),
         }
     }
@@ -116,14 +120,15 @@ struct Json {
     output: Output,
     context: Context,
     answer: Answer,
+    calls: Calls,
 }
 
 impl Export for Json {
     fn event(&mut self, event: &TextEvent) -> Result<()> {
         match event {
-            TextEvent::Reasoning(text) => self.answer.reasoning.push_str(text),
-            TextEvent::Content(text) => self.answer.text.push_str(text),
-            TextEvent::ToolCall(call) => self.answer.tool_calls.push(tool_call(call)),
+            TextEvent::Part(Part::Reasoning(text)) => self.answer.reasoning.push_str(text),
+            TextEvent::Part(Part::Content(text)) => self.answer.text.push_str(text),
+            TextEvent::Part(part) => self.answer.tool_calls.extend(self.calls.complete(part)),
             _ => {}
         }
         Ok(())
@@ -149,15 +154,19 @@ impl Export for Json {
 struct Jsonl {
     output: Output,
     context: Context,
+    calls: Calls,
 }
 
 impl Export for Jsonl {
     fn event(&mut self, event: &TextEvent) -> Result<()> {
         let line = match event {
             TextEvent::Prefill { done, total } => json!({"event": "prefill", "done": done, "total": total}),
-            TextEvent::Reasoning(text) => json!({"event": "reasoning", "text": text}),
-            TextEvent::Content(text) => json!({"event": "content", "text": text}),
-            TextEvent::ToolCall(call) => json!({"event": "tool_call", "tool_call": tool_call(call)}),
+            TextEvent::Part(Part::Reasoning(text)) => json!({"event": "reasoning", "text": text}),
+            TextEvent::Part(Part::Content(text)) => json!({"event": "content", "text": text}),
+            TextEvent::Part(part) => match self.calls.complete(part) {
+                Some(call) => json!({"event": "tool_call", "tool_call": call}),
+                None => return Ok(()),
+            },
             TextEvent::Done(_) | TextEvent::Failed(_) => return Ok(()),
         };
         self.output.json(&line)
@@ -180,8 +189,23 @@ impl Export for Jsonl {
     }
 }
 
-fn tool_call(call: &ToolCall) -> Value {
-    json!({"name": call.name, "arguments": call.arguments})
+/// Puts the pieces of a tool call together. A broken one comes again as content.
+#[derive(Default)]
+struct Calls {
+    name: String,
+}
+
+impl Calls {
+    fn complete(&mut self, part: &Part) -> Option<Value> {
+        match part {
+            Part::ToolStart { name, .. } => {
+                self.name = name.clone();
+                None
+            }
+            Part::ToolEnd { arguments, .. } => Some(json!({"name": self.name, "arguments": arguments})),
+            _ => None,
+        }
+    }
 }
 
 fn usage(done: &TextDone) -> Value {

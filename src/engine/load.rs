@@ -10,10 +10,10 @@ use std::sync::Arc;
 
 use super::build::{self, MemoryUse};
 use super::inspect::{Summary, summary};
-use super::{Engine, Options, Prompt, Reading, SamplingParams};
+use super::{Engine, Options, Prompt, Reading};
 use crate::config::{AttentionMode, KvBackend, KvMode, RopePrecision};
 use crate::error::{Error, Result};
-use crate::text::{Conversation, Template, Tokenizer};
+use crate::text::{Conversation, GenerationConfig, Template, Tokenizer, stop_ids};
 use crate::weights::Source;
 
 /// The most memory to plan for.
@@ -79,8 +79,8 @@ pub struct TextSide {
     pub tokenizer: Arc<Tokenizer>,
     /// Renders conversations.
     template: Result<Template>,
-    /// What generation_config.json says about sampling; the seed means nothing.
-    pub sampling: SamplingParams,
+    /// generation_config.json, if the model has one.
+    pub generation: Option<GenerationConfig>,
     /// Ids that end an answer.
     pub stop_ids: Vec<u32>,
 }
@@ -89,8 +89,9 @@ impl Loaded {
     /// Loads a model and starts its engine.
     pub fn open(options: &LoadOptions) -> Result<Loaded> {
         let source = open_source(options.model.as_deref())?;
-        let text = TextSide::open(&source)?;
+        let mut text = TextSide::open(&source)?;
         let built = build::build(&source, options)?;
+        text.stop_ids = stop_ids(text.generation.as_ref(), &text.tokenizer, built.model.shape().eos.as_slice());
         let engine = Engine::start(built.model, Options { prefill_chunk: options.prefill_chunk })?;
         Ok(Loaded { name: source.name().to_string(), engine, text, memory: built.memory })
     }
@@ -114,7 +115,8 @@ impl TextSide {
         })?;
         // A model without a template can still continue text: its absence matters to a conversation only.
         let template = Template::source(jinja, config.as_deref()).and_then(|text| Template::new(&text, &tokenizer));
-        Ok(TextSide { tokenizer: Arc::new(tokenizer), template, sampling: SamplingParams::default(), stop_ids: vec![] })
+        let generation = read_generation(source)?;
+        Ok(TextSide { tokenizer: Arc::new(tokenizer), template, generation, stop_ids: Vec::new() })
     }
 
     /// The prompt of a conversation.
@@ -129,6 +131,15 @@ impl TextSide {
     pub fn raw_prompt(&self, text: &str) -> Result<Prompt> {
         Ok(Prompt { ids: self.tokenizer.encode_raw(text)?, reading: Reading::Plain })
     }
+}
+
+fn read_generation(source: &Source) -> Result<Option<GenerationConfig>> {
+    source.file("generation_config.json")?.map(|json| GenerationConfig::from_json(&json)).transpose()
+}
+
+/// What a model's generation_config.json says, without loading the model.
+pub fn generation_config(model: Option<&Path>) -> Result<Option<GenerationConfig>> {
+    read_generation(&open_source(model)?)
 }
 
 /// The memory plan for `options`, to print. Nothing is loaded.

@@ -28,11 +28,11 @@ use crate::error::{Error, Result};
 use crate::model::LanguageModel;
 pub use build::{Built, MemoryUse};
 pub use inspect::{Fact, Group, Summary};
-pub use load::{LoadOptions, Loaded, MemoryLimit, TextSide, describe, memory_plan};
+pub use load::{LoadOptions, Loaded, MemoryLimit, TextSide, describe, generation_config, memory_plan};
 use logits::Ranked;
 pub use sampler::SamplingParams;
 pub use score::{Row, ScoreOptions, ScoreTotals};
-pub use text_stream::{Prompt, Reading, TextDone, TextEvent, TextStream};
+pub use text_stream::{Prompt, Reading, TextDone, TextEvent, TextOptions, TextStream, Tokens};
 use timeline::{Single, Timeline};
 use worker::Job;
 
@@ -177,9 +177,16 @@ pub struct Stream {
     ended: bool,
 }
 
-impl Stream {
-    /// Asks to stop; what was generated until then still arrives, and `Done` with `Cancelled`.
-    pub fn cancel(&self) {
+impl Tokens for Stream {
+    /// What was generated until then still arrives, and `Done` with `Cancelled`.
+    fn cancel(&self) {
+        self.cancel.cancel();
+    }
+}
+
+impl Drop for Stream {
+    /// Nobody listens any more: the request stops within one step.
+    fn drop(&mut self) {
         self.cancel.cancel();
     }
 }
@@ -262,8 +269,9 @@ impl Engine {
             return Err(Error::ContextLength { prompt: request.ids.len(), context });
         }
         let (events, receiver) = channel();
-        let cancel = request.cancel.clone();
-        self.send(Job::Generate { request, events, submitted: Instant::now() })?;
+        // Its own flag: ending one stream must not set a flag that its owner shares with others.
+        let cancel = Cancel::default();
+        self.send(Job::Generate { request, events, stop: cancel.clone(), submitted: Instant::now() })?;
         Ok(Stream { events: receiver, cancel, ended: false })
     }
 

@@ -19,7 +19,7 @@ use crate::error::{Error, Result};
 /// Work for the thread.
 pub(super) enum Job {
     /// Generate; the ids are known to be good.
-    Generate { request: Request, events: Sender<Event>, submitted: Instant },
+    Generate { request: Request, events: Sender<Event>, stop: Cancel, submitted: Instant },
     /// Score; the ids are known to be good.
     Score { ids: Vec<u32>, options: ScoreOptions, rows: SyncSender<Result<Row>> },
 }
@@ -59,7 +59,9 @@ impl Worker {
         for job in jobs {
             // A panic would be our bug. The job that met it fails, and the next one starts from a fresh sequence.
             let outcome = catch_unwind(AssertUnwindSafe(|| match job {
-                Job::Generate { request, events, submitted } => self.generate(request, &events, submitted),
+                Job::Generate { request, events, stop, submitted } => {
+                    self.generate(&request, &events, &stop, submitted)
+                }
                 Job::Score { ids, options, rows } => self.score(&ids, &options, &rows),
             }));
             if outcome.is_err() {
@@ -69,9 +71,9 @@ impl Worker {
         }
     }
 
-    fn generate(&mut self, request: Request, events: &Sender<Event>, submitted: Instant) {
+    fn generate(&mut self, request: &Request, events: &Sender<Event>, stop: &Cancel, submitted: Instant) {
         let mut usage = Usage { prompt: request.ids.len(), queued: submitted.elapsed(), ..Usage::default() };
-        let last = match self.answer(&request, events, submitted, &mut usage) {
+        let last = match self.answer(request, events, stop, submitted, &mut usage) {
             Ok(reason) => Event::Done(Done { reason, usage }),
             Err(Halt::Cancelled) => Event::Done(Done { reason: StopReason::Cancelled, usage }),
             Err(Halt::Failed(error)) => Event::Failed(error),
@@ -85,11 +87,12 @@ impl Worker {
         &mut self,
         request: &Request,
         events: &Sender<Event>,
+        stop: &Cancel,
         submitted: Instant,
         usage: &mut Usage,
     ) -> Result<StopReason, Halt> {
         let say = |event| events.send(event).map_err(|_| Halt::Dropped);
-        let wanted = || match request.cancel.is_cancelled() || self.stop.is_cancelled() {
+        let wanted = || match [&request.cancel, stop, &self.stop].iter().any(|flag| flag.is_cancelled()) {
             true => Err(Halt::Cancelled),
             false => Ok(()),
         };
