@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::args::Format;
 use super::ui::{Output, Ui};
-use crate::engine::{MemoryUse, StopReason, TextDone, TextEvent, Usage};
+use crate::engine::{StopReason, TextDone, TextEvent, Usage};
 use crate::error::Result;
 use crate::text::Event as Part;
 
@@ -26,7 +26,7 @@ pub trait Export {
     /// One event, except the last.
     fn event(&mut self, event: &TextEvent) -> Result<()>;
     /// The last one.
-    fn end(&mut self, done: &TextDone, memory: &MemoryUse) -> Result<()>;
+    fn end(&mut self, done: &TextDone) -> Result<()>;
     /// The answer ended by an error, which is also reported on standard error.
     fn failed(&mut self, _sentence: &str) -> Result<()> {
         Ok(())
@@ -92,7 +92,7 @@ impl Export for Text {
         }
     }
 
-    fn end(&mut self, _done: &TextDone, _memory: &MemoryUse) -> Result<()> {
+    fn end(&mut self, _done: &TextDone) -> Result<()> {
         self.close_thought();
         // A prompt of the shell belongs on its own line; a file gets the text and nothing else.
         if self.ui.out_terminal && self.line_open {
@@ -134,7 +134,7 @@ impl Export for Json {
         Ok(())
     }
 
-    fn end(&mut self, done: &TextDone, memory: &MemoryUse) -> Result<()> {
+    fn end(&mut self, done: &TextDone) -> Result<()> {
         let Answer { text, reasoning, tool_calls } = &self.answer;
         self.output.json(&json!({
             "model": self.context.model,
@@ -144,7 +144,7 @@ impl Export for Json {
             "stop_reason": done.reason.name(),
             "usage": usage(done),
             "timings": timings(&done.usage),
-            "memory": memory,
+            "memory": done.memory,
             "settings": self.context.settings,
         }))
     }
@@ -172,14 +172,14 @@ impl Export for Jsonl {
         self.output.json(&line)
     }
 
-    fn end(&mut self, done: &TextDone, memory: &MemoryUse) -> Result<()> {
+    fn end(&mut self, done: &TextDone) -> Result<()> {
         self.output.json(&json!({
             "event": "done",
             "model": self.context.model,
             "stop_reason": done.reason.name(),
             "usage": usage(done),
             "timings": timings(&done.usage),
-            "memory": memory,
+            "memory": done.memory,
             "settings": self.context.settings,
         }))
     }
@@ -233,8 +233,8 @@ fn timings(usage: &Usage) -> Value {
 }
 
 /// The footer of `--stats`.
-pub fn footer(done: &TextDone, memory: &MemoryUse) -> String {
-    let usage = &done.usage;
+pub fn footer(done: &TextDone) -> String {
+    let (usage, memory) = (&done.usage, &done.memory);
     let reason = match done.reason {
         StopReason::Stop => "the model ended its answer",
         StopReason::Length => "the length was reached",

@@ -45,10 +45,9 @@ pub fn run(args: &RunArgs, settings: &[Setting], ui: Ui) -> Result<(), Failure> 
     for event in stream {
         match event {
             TextEvent::Done(done) => {
-                let memory = loaded.memory();
-                exporter.end(&done, &memory)?;
+                exporter.end(&done)?;
                 if args.stats {
-                    let _ = io::stderr().write_all(export::footer(&done, &memory).as_bytes());
+                    let _ = io::stderr().write_all(export::footer(&done).as_bytes());
                 }
                 return match done.reason {
                     StopReason::Cancelled => Err(Error::Cancelled.into()),

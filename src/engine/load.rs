@@ -8,7 +8,7 @@ use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::build::{self, MemoryUse};
+use super::build::{self, MemoryProbe};
 use super::inspect::{Summary, summary};
 use super::{Engine, Options, Prompt, Reading};
 use crate::config::{AttentionMode, KvBackend, KvMode, RopePrecision};
@@ -70,7 +70,8 @@ pub struct Loaded {
     pub engine: Engine,
     /// Between text and ids.
     pub text: TextSide,
-    memory: Box<dyn Fn() -> MemoryUse + Send + Sync>,
+    /// Says what the model holds now.
+    pub memory: MemoryProbe,
 }
 
 /// What turns text into ids and ids into text, and what the model's author chose.
@@ -92,13 +93,9 @@ impl Loaded {
         let mut text = TextSide::open(&source)?;
         let built = build::build(&source, options)?;
         text.stop_ids = stop_ids(text.generation.as_ref(), &text.tokenizer, built.model.shape().eos.as_slice());
-        let engine = Engine::start(built.model, Options { prefill_chunk: options.prefill_chunk })?;
+        let engine =
+            Engine::start(built.model, Options { prefill_chunk: options.prefill_chunk, memory: built.memory.clone() })?;
         Ok(Loaded { name: source.name().to_string(), engine, text, memory: built.memory })
-    }
-
-    /// What the model holds now.
-    pub fn memory(&self) -> MemoryUse {
-        (self.memory)()
     }
 }
 

@@ -26,7 +26,7 @@ use std::time::{Duration, Instant};
 
 use crate::error::{Error, Result};
 use crate::model::LanguageModel;
-pub use build::{Built, MemoryUse};
+pub use build::{Built, MemoryProbe, MemoryUse};
 pub use inspect::{Fact, Group, Summary};
 pub use load::{LoadOptions, Loaded, MemoryLimit, TextSide, describe, generation_config, memory_plan};
 use logits::Ranked;
@@ -134,6 +134,8 @@ pub struct Done {
     pub reason: StopReason,
     /// What it took.
     pub usage: Usage,
+    /// What the model held at the end, the request's own state included.
+    pub memory: MemoryUse,
 }
 
 /// Counts and times of one request.
@@ -209,10 +211,12 @@ fn gone() -> Error {
 }
 
 /// The choices of an engine.
-#[derive(Debug, Clone, Default)]
+#[derive(Clone)]
 pub struct Options {
     /// Prompt tokens a step takes; 0 or more than the model's rows means as many as the model has rows.
     pub prefill_chunk: usize,
+    /// Says what the model holds.
+    pub memory: MemoryProbe,
 }
 
 /// A running model.
@@ -241,7 +245,7 @@ impl Engine {
         // A handful may wait; whoever submits more than that waits in `submit`.
         let (jobs, queue) = sync_channel(64);
         let stop = Cancel::default();
-        let worker = worker::Worker::new(timeline, options.prefill_chunk, stop.clone());
+        let worker = worker::Worker::new(timeline, options, stop.clone());
         let thread = std::thread::Builder::new()
             .name("engine".into())
             .spawn(move || worker.run(queue))

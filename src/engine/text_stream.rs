@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::{Event, StopReason, Usage};
+use super::{Event, MemoryUse, StopReason, Usage};
 use crate::error::{Error, Result};
 use crate::text::{AnswerParser, Detokenizer, Event as Part, StopStrings, Tokenizer};
 
@@ -63,6 +63,8 @@ pub struct TextDone {
     pub usage: Usage,
     /// How many of the generated tokens were thinking, its end mark included.
     pub reasoning_tokens: usize,
+    /// See [`super::Done::memory`].
+    pub memory: MemoryUse,
 }
 
 /// How the text of a request is read, apart from its prompt.
@@ -200,7 +202,12 @@ impl<S: Tokens> Iterator for TextStream<S> {
                     self.ended = true;
                     let reason = if self.stopped { StopReason::StopString } else { done.reason };
                     let usage = Usage { generated: self.generated, ..done.usage };
-                    self.ready.push_back(TextEvent::Done(TextDone { reason, usage, reasoning_tokens: self.reasoning }));
+                    self.ready.push_back(TextEvent::Done(TextDone {
+                        reason,
+                        usage,
+                        reasoning_tokens: self.reasoning,
+                        memory: done.memory,
+                    }));
                 }
                 Event::Failed(error) => {
                     self.flush();

@@ -13,7 +13,7 @@ use super::logits::LogSoftmax;
 use super::sampler::Sampler;
 use super::score::{Row, ScoreOptions, score};
 use super::timeline::Timeline;
-use super::{Cancel, Done, Event, Request, StopReason, Token, Usage};
+use super::{Cancel, Done, Event, MemoryProbe, Options, Request, StopReason, Token, Usage};
 use crate::error::{Error, Result};
 
 /// Work for the thread.
@@ -28,6 +28,7 @@ pub(super) enum Job {
 pub(super) struct Worker {
     timeline: Box<dyn Timeline>,
     chunk: usize,
+    memory: MemoryProbe,
     stop: Cancel,
 }
 
@@ -47,11 +48,11 @@ impl From<Error> for Halt {
 }
 
 impl Worker {
-    /// `chunk` 0 means as many rows as the model has.
-    pub(super) fn new(timeline: Box<dyn Timeline>, chunk: usize, stop: Cancel) -> Worker {
+    /// `stop` ends everything.
+    pub(super) fn new(timeline: Box<dyn Timeline>, options: Options, stop: Cancel) -> Worker {
         let rows = timeline.max_rows().max(1);
-        let chunk = if chunk == 0 { rows } else { chunk.min(rows) };
-        Worker { timeline, chunk, stop }
+        let chunk = if options.prefill_chunk == 0 { rows } else { options.prefill_chunk.min(rows) };
+        Worker { timeline, chunk, memory: options.memory, stop }
     }
 
     /// Until every sender is gone.
@@ -73,11 +74,15 @@ impl Worker {
 
     fn generate(&mut self, request: &Request, events: &Sender<Event>, stop: &Cancel, submitted: Instant) {
         let mut usage = Usage { prompt: request.ids.len(), queued: submitted.elapsed(), ..Usage::default() };
-        let last = match self.answer(request, events, stop, submitted, &mut usage) {
-            Ok(reason) => Event::Done(Done { reason, usage }),
-            Err(Halt::Cancelled) => Event::Done(Done { reason: StopReason::Cancelled, usage }),
-            Err(Halt::Failed(error)) => Event::Failed(error),
+        let reason = match self.answer(request, events, stop, submitted, &mut usage) {
+            Ok(reason) => Ok(reason),
+            Err(Halt::Cancelled) => Ok(StopReason::Cancelled),
+            Err(Halt::Failed(error)) => Err(error),
             Err(Halt::Dropped) => return,
+        };
+        let last = match reason {
+            Ok(reason) => Event::Done(Done { reason, usage, memory: (self.memory)() }),
+            Err(error) => Event::Failed(error),
         };
         // A receiver that has just gone needs no last word.
         let _ = events.send(last);
