@@ -22,7 +22,7 @@ pub(super) trait Timeline: Send {
     fn feed(&mut self, ids: &[u32]) -> Result<()>;
     /// Logits `[rows.len(), vocab]` of rows of the last feed.
     fn logits(&mut self, rows: &[usize]) -> Result<&[f32]>;
-    /// Gives the sequence up, whatever state it is in.
+    /// Gives the sequence's memory back.
     fn end(&mut self);
 }
 
