@@ -77,7 +77,7 @@ impl Random {
         let scales = (format == Format::F8E4m3).then(|| {
             let (down, across) = (rows.div_ceil(block), cols.div_ceil(block));
             let values = (0..down * across).map(|_| (self.unit() + 1.5) / 448.0).collect();
-            Arc::new(BlockScales { block, across, values })
+            Arc::new(BlockScales { block, across, row_offset: 0, values })
         });
         // One byte in front: rows have no alignment to rely on.
         data.insert(0, 0);

@@ -236,10 +236,7 @@ unsafe fn product_of<S: Stored>(w: &Matrix, n: Range<usize>, x: Rows<'_>, out: T
 /// The scales of row `n`.
 fn scales(w: &Matrix, n: usize) -> Scales<'_> {
     match &w.scales {
-        Some(scales) => {
-            let start = n / scales.block * scales.across;
-            Scales { values: &scales.values[start..start + scales.across], block: scales.block }
-        }
+        Some(scales) => Scales { values: scales.row(n), block: scales.block },
         None => Scales::NONE,
     }
 }
