@@ -8,7 +8,7 @@ use rayon::prelude::*;
 
 use super::chunked::{self, CHUNK};
 use super::delta::{self, HeadRows, Strided};
-use super::{Cpu, activation, linear, norm, show};
+use super::{Cpu, activation, elementwise, linear, norm, show, simd};
 use crate::backend::{Gdn, Observed, Segment};
 use crate::config::{Gate, GdnShape, HeadMap, Shape};
 use crate::state::Sequence;
@@ -80,7 +80,7 @@ pub fn mix(cpu: &mut Cpu, w: &Gdn<Cpu>, layer: usize, x: &[f32], sequences: &mut
             Gate::Sigmoid => activation::sigmoid(z),
             Gate::Silu => activation::silu(z),
         }
-        out.iter_mut().zip(z).for_each(|(o, z)| *o *= *z);
+        simd::multiply(z, out);
     });
     show(&mut cpu.observer, &cpu.layer, "gdn_normed", Observed::F32(joined));
     linear::linear(&w.out, joined, rows, &mut y[..rows * cpu.shape.hidden]);
@@ -98,9 +98,7 @@ fn convolve(g: &GdnShape, taps: &[f32], before: &[f32], new: &[f32], out: &mut [
                 None => &before[column * channels..][..channels],
                 Some(now) => &new[now * channels..][..channels],
             };
-            for ((o, w), i) in out.iter_mut().zip(weights).zip(input) {
-                *o = w.mul_add(*i, *o);
-            }
+            elementwise::multiply_add(weights, input, out);
         }
         activation::silu(out);
         let (queries, rest) = out.split_at_mut(g.keys());

@@ -7,7 +7,7 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 
-use super::{Cpu, Pool, activation, linear, norm};
+use super::{Cpu, Pool, activation, elementwise, linear, norm, simd};
 use crate::backend::{HyperRead, MtpFuse};
 use crate::config::Shape;
 use crate::weights::Matrix;
@@ -54,9 +54,7 @@ pub fn read(
             activation::sigmoid(gate);
             x.fill(0.0);
             for (gate, normed) in gate.chunks_exact(hidden).zip(normed.chunks_exact(hidden)) {
-                for ((x, g), n) in x.iter_mut().zip(gate).zip(normed) {
-                    *x = g.mul_add(*n, *x);
-                }
+                elementwise::multiply_add(gate, normed, x);
             }
             x.iter_mut().for_each(|x| *x /= count);
         });
@@ -71,9 +69,7 @@ pub fn write(shape: &Shape, rows: usize, wide: &mut [f32], inject: &[f32], y: &[
         .zip(y.par_chunks_exact(hidden))
         .for_each(|((wide, inject), y)| {
             for (stream, &factor) in wide.chunks_exact_mut(hidden).zip(inject) {
-                for (w, y) in stream.iter_mut().zip(y) {
-                    *w += factor * y;
-                }
+                simd::axpy(factor, y, stream);
             }
         });
 }

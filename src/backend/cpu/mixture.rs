@@ -4,7 +4,9 @@
 //! Always true: weight descending, then the lowest expert; a token's sum runs in that order.
 //! Not here: the experts' products (`linear`).
 
-use super::{Cpu, activation, linear, moe as routed, show};
+use rayon::prelude::*;
+
+use super::{Cpu, activation, linear, moe as routed, show, simd};
 use crate::backend::{Moe, Observed};
 use crate::config::{MoeShape, Shape};
 
@@ -39,13 +41,11 @@ pub fn mix(cpu: &mut Cpu, w: &Moe<Cpu>, x: &[f32], y: &mut [f32]) {
         rows,
     );
     show(&mut cpu.observer, &cpu.layer, "router.0", Observed::F32(logits));
-    for ((logits, ids), weights) in logits
-        .chunks_exact_mut(moe.experts)
-        .zip(ids.chunks_exact_mut(moe.top_k))
-        .zip(weights.chunks_exact_mut(moe.top_k))
-    {
-        route(&moe, logits, ids, weights);
-    }
+    logits
+        .par_chunks_exact_mut(moe.experts)
+        .zip(ids.par_chunks_exact_mut(moe.top_k))
+        .zip(weights.par_chunks_exact_mut(moe.top_k))
+        .for_each(|((logits, ids), weights)| route(&moe, logits, ids, weights));
     show(&mut cpu.observer, &cpu.layer, "router.1", Observed::F32(weights));
     show(&mut cpu.observer, &cpu.layer, "router.2", Observed::U32(ids));
     routed::moe(&w.experts, x, rows, moe.top_k, ids, weights, y, &mut cpu.moe);
@@ -55,7 +55,7 @@ pub fn mix(cpu: &mut Cpu, w: &Moe<Cpu>, x: &[f32], y: &mut [f32]) {
     show(&mut cpu.observer, &cpu.layer, "shared_expert", Observed::F32(shared));
     activation::sigmoid(scale);
     for ((y, shared), &scale) in y.chunks_exact_mut(hidden).zip(shared.chunks_exact(hidden)).zip(&*scale) {
-        y.iter_mut().zip(shared).for_each(|(y, s)| *y = scale.mul_add(*s, *y));
+        simd::axpy(scale, shared, y);
     }
 }
 

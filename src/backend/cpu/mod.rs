@@ -11,6 +11,7 @@ mod attend;
 pub mod avx2;
 mod chunked;
 mod delta;
+mod elementwise;
 mod gdn;
 mod hyper;
 pub mod lanes;

@@ -3,22 +3,18 @@
 //! Always true: weights come as the final multiplier (1 + w where the norm is zero-centred); sums run in the fixed
 //! eight-lane order of `simd`.
 
-use super::simd;
+use super::{elementwise, simd};
 
 /// `x / sqrt(mean(x²) + eps) · weight`, in place.
 pub fn rms(x: &mut [f32], weight: &[f32], eps: f32) {
     let scale = inverse_rms(x, eps);
-    for (x, w) in x.iter_mut().zip(weight) {
-        *x = *x * scale * w;
-    }
+    elementwise::scale_by(x, scale, weight);
 }
 
 /// As [`rms`], from one slice into another.
 pub fn rms_into(x: &[f32], weight: &[f32], eps: f32, out: &mut [f32]) {
     let scale = inverse_rms(x, eps);
-    for ((out, x), w) in out.iter_mut().zip(x).zip(weight) {
-        *out = x * scale * w;
-    }
+    elementwise::scaled(x, scale, weight, out);
 }
 
 /// One statistic a stream: `x` and `weight` are `[streams, hidden]`.

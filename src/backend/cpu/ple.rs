@@ -6,7 +6,7 @@
 
 use rayon::prelude::*;
 
-use super::{Cpu, activation, linear, norm, show, simd};
+use super::{Cpu, activation, elementwise, linear, norm, show, simd};
 use crate::backend::{Observed, Ple};
 use crate::config::Shape;
 use crate::state::Sequence;
@@ -44,9 +44,8 @@ pub fn inject(
             for (stream, key) in key.chunks_exact_mut(hidden).enumerate() {
                 let span = stream * hidden..(stream + 1) * hidden;
                 norm::rms(key, &w.norm_key[span.clone()], eps);
-                let d = simd::dot(key, &normed[span.clone()]) / (hidden as f32).sqrt();
-                let gate = [gate_logit(d)];
-                gated[span].iter_mut().zip(value).for_each(|(g, v)| *g = sigmoid(gate[0]) * v);
+                let gate = sigmoid(gate_logit(simd::dot(key, &normed[span.clone()]) / (hidden as f32).sqrt()));
+                gated[span].iter_mut().zip(value).for_each(|(g, v)| *g = gate * v);
             }
             norm::grouped_into(gated, &w.norm_conv, hidden, eps, normed);
         });
@@ -64,9 +63,7 @@ pub fn inject(
                     None => &before[column * d..][..d],
                     Some(now) => &new[now * d..][..d],
                 };
-                for ((o, w), i) in out.iter_mut().zip(weights).zip(input) {
-                    *o = w.mul_add(*i, *o);
-                }
+                elementwise::multiply_add(weights, input, out);
             }
             activation::silu(out);
         });
