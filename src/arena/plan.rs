@@ -40,16 +40,19 @@ pub struct Plan {
     pub context: usize,
     /// Bytes allowed, if there is a limit.
     pub limit: Option<usize>,
+    /// Sum of the parts that lie in memory.
+    total: usize,
 }
 
 impl Plan {
     /// An empty plan for a context.
     pub fn new(context: usize, limit: Option<usize>) -> Plan {
-        Plan { parts: Vec::new(), context, limit }
+        Plan { parts: Vec::new(), context, limit, total: 0 }
     }
 
     /// Adds a part that lies in memory.
     pub fn memory(&mut self, name: impl Into<String>, bytes: usize) {
+        self.total += bytes;
         self.parts.push(Part { name: name.into(), bytes, place: Place::Memory });
     }
 
@@ -60,7 +63,7 @@ impl Plan {
 
     /// Bytes that lie in memory together.
     pub fn total(&self) -> usize {
-        self.parts.iter().filter(|part| part.place == Place::Memory).map(|part| part.bytes).sum()
+        self.total
     }
 
     /// Whether the plan keeps the limit; `fitting` is the largest context that would, if any does.

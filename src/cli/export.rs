@@ -245,7 +245,7 @@ pub fn footer(done: &TextDone) -> String {
         "prompt      {:>7} tokens  {:>10.1} tokens/s\n\
          generation  {:>7} tokens  {:>10.1} tokens/s  ({} of them thinking; {reason})\n\
          first token {:>7.3} s\n\
-         memory      {} of weights; context: {} committed, {} reserved, {} retired\n",
+         memory      {} of weights; context: {} committed, {} reserved, {} retired; at most {} resident\n",
         usage.prompt,
         usage.prefill_rate(),
         usage.generated,
@@ -256,6 +256,7 @@ pub fn footer(done: &TextDone) -> String {
         mebibytes(memory.committed),
         mebibytes(memory.reserved),
         mebibytes(memory.retired),
+        mebibytes(memory.peak_resident),
     )
 }
 

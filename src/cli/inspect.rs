@@ -14,7 +14,11 @@ pub fn inspect(args: &InspectArgs) -> Result<(), Failure> {
     let options = args.model.load_options();
     let mut output = Output::new();
     if args.plan {
-        output.text(&format!("{}\n", memory_plan(&options)?))?;
+        let plan = memory_plan(&options)?;
+        match args.json {
+            true => output.json(&plan)?,
+            false => output.text(&plan.to_string())?,
+        }
         return Ok(());
     }
     let summary = describe(&options)?;

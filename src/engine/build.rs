@@ -4,7 +4,6 @@
 //! Always true: the plan that is printed is the plan that a build follows.
 //! Not here: files and text (`load`), arithmetic.
 
-use std::fmt::Display;
 use std::sync::Arc;
 
 use serde::Serialize;
@@ -12,6 +11,7 @@ use serde::Serialize;
 use super::load::{LoadOptions, MemoryLimit};
 use crate::config::Shape;
 use crate::error::{Error, Result};
+use crate::model::load::Plan;
 use crate::model::{self, LanguageModel};
 use crate::weights::Source;
 
@@ -26,6 +26,8 @@ pub struct MemoryUse {
     pub committed: u64,
     /// Addresses that are not used again.
     pub retired: u64,
+    /// The most memory that the process had resident so far; 0 where the system does not say.
+    pub peak_resident: u64,
 }
 
 /// A model ready to run, and a look at its memory that any thread may take.
@@ -44,10 +46,9 @@ pub fn shape(source: &Source) -> Result<Shape> {
     Ok(model::load::open(source)?.shape)
 }
 
-/// The memory plan for these choices. Fails with `InsufficientMemory` if the limit cannot hold it.
-pub fn plan(source: &Source, options: &LoadOptions) -> Result<Box<dyn Display>> {
-    let plan = model::load::plan(&model::load::open(source)?, &translate(options)?)?;
-    Ok(Box::new(plan))
+/// The memory plan for these choices, whether or not it keeps the limit.
+pub fn plan(source: &Source, options: &LoadOptions) -> Result<Plan> {
+    model::load::plan(&model::load::open(source)?, &translate(options)?)
 }
 
 /// Binds the weights and plans the memory.
@@ -63,6 +64,7 @@ pub fn build(source: &Source, options: &LoadOptions) -> Result<Built> {
             reserved: usage.reserved as u64,
             committed: usage.committed as u64,
             retired: usage.retired as u64,
+            peak_resident: proc_kib("/proc/self/status", "VmHWM:").unwrap_or_default() * 1024,
         }
     };
     Ok(Built { model: Box::new(model), memory: Arc::new(memory) })
@@ -93,10 +95,13 @@ fn translate(options: &LoadOptions) -> Result<model::load::LoadOptions> {
 
 /// Bytes of memory that this machine has.
 fn machine_memory() -> Result<u64> {
-    let path = "/proc/meminfo";
-    let text = std::fs::read_to_string(path).map_err(Error::io(format!("cannot read {path} for --memory-limit N%")))?;
-    text.lines()
-        .find_map(|line| line.strip_prefix("MemTotal:")?.trim().strip_suffix("kB")?.trim().parse::<u64>().ok())
+    proc_kib("/proc/meminfo", "MemTotal:")
         .map(|kib| kib * 1024)
-        .ok_or_else(|| Error::invalid(format!("{path} does not say MemTotal: give --memory-limit in bytes")))
+        .ok_or_else(|| Error::invalid("/proc/meminfo does not say how much memory there is: give --memory-limit in bytes"))
+}
+
+/// A line `NAME   123 kB` of a file under /proc.
+fn proc_kib(path: &str, name: &str) -> Option<u64> {
+    let text = std::fs::read_to_string(path).ok()?;
+    text.lines().find_map(|line| line.strip_prefix(name)?.trim().strip_suffix("kB")?.trim().parse().ok())
 }

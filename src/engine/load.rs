@@ -4,7 +4,6 @@
 //! Always true: what was loaded came from one source.
 //! Not here: how each file is read (`weights`, `text`), which backend runs the model (`build`).
 
-use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -13,6 +12,7 @@ use super::inspect::{Summary, summary};
 use super::{Engine, Options, Prompt, Reading};
 use crate::config::{AttentionMode, KvBackend, KvMode, RopePrecision};
 use crate::error::{Error, Result};
+use crate::model::load::Plan;
 use crate::text::{Conversation, GenerationConfig, Template, Tokenizer, stop_ids};
 use crate::weights::Source;
 
@@ -146,7 +146,7 @@ pub fn generation_config(model: Option<&Path>) -> Result<Option<GenerationConfig
 }
 
 /// The memory plan for `options`, to print. Nothing is loaded.
-pub fn memory_plan(options: &LoadOptions) -> Result<Box<dyn Display>> {
+pub fn memory_plan(options: &LoadOptions) -> Result<Plan> {
     build::plan(&open_source(options.model.as_deref())?, options)
 }
 

@@ -28,6 +28,7 @@ use std::time::{Duration, Instant};
 
 use crate::error::{Error, Result};
 use crate::model::LanguageModel;
+pub use crate::model::load::Plan;
 pub use build::{Built, MemoryProbe, MemoryUse};
 pub use inspect::{Fact, Group, Summary};
 pub use load::{LoadOptions, Loaded, MemoryLimit, TextSide, describe, generation_config, memory_plan};

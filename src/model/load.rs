@@ -10,7 +10,7 @@ use super::bind;
 use super::config;
 use super::forward::Model;
 use crate::arena::Arena;
-use crate::arena::plan::Plan;
+pub use crate::arena::plan::Plan;
 use crate::backend::BackendOptions;
 use crate::backend::cpu::Cpu;
 use crate::config::{AttentionMode, KvBackend, KvMode, RopePrecision, Shape};
