@@ -45,12 +45,25 @@ fn a_run_stays_within_two_per_cent_of_its_plan() {
     let text: String = ids.iter().map(|id| format!("{} ", id.as_bytes()[0] as char)).collect::<String>();
     std::fs::write(&prompt, &text[..2000]).unwrap();
     for backend in ["vmm", "legacy"] {
-        let (plan, _) = hipfire(&["inspect", "--plan", "--json", "-m", model, "--kv-backend", backend, "--threads", "2"]);
+        let (plan, _) =
+            hipfire(&["inspect", "--plan", "--json", "-m", model, "--kv-backend", backend, "--threads", "2"]);
         let plan: Value = serde_json::from_str(&plan).unwrap();
         let planned = plan["total"].as_f64().unwrap();
         let (answer, _) = hipfire(&[
-            "run", "--raw", "-f", prompt.to_str().unwrap(), "-n", "20", "-m", model, "--kv-backend", backend, "--threads", "2",
-            "--format", "json",
+            "run",
+            "--raw",
+            "-f",
+            prompt.to_str().unwrap(),
+            "-n",
+            "20",
+            "-m",
+            model,
+            "--kv-backend",
+            backend,
+            "--threads",
+            "2",
+            "--format",
+            "json",
         ]);
         let answer: Value = serde_json::from_str(&answer).unwrap();
         let peak = answer["memory"]["peak_resident"].as_f64().unwrap();

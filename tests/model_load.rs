@@ -87,7 +87,10 @@ fn missing_keys_other_architectures_and_other_quantisations_are_named() {
     let message = |json: Value| hipfire::model::config::parse(json.to_string().as_bytes()).unwrap_err().to_string();
     let mut config = Recipe::tiny().config;
     config.as_object_mut().unwrap().remove("hc_lowrank");
-    assert!(message(json!({"model_type": "qwen4_exp", "text_config": config})).contains("text_config.hc_lowrank: is missing"));
+    assert!(
+        message(json!({"model_type": "qwen4_exp", "text_config": config}))
+            .contains("text_config.hc_lowrank: is missing")
+    );
     assert!(message(json!({"model_type": "llama"})).contains("\"llama\"; hipfire runs qwen4_exp"));
     let quantised = json!({"model_type": "qwen4_exp", "quantization_config": {"quant_method": "awq"}});
     assert!(message(quantised).contains("awq"));
@@ -144,7 +147,10 @@ fn every_legal_shape_runs_and_does_not_care_how_its_prompt_is_cut() {
         ("only GDN", tiny().set("layer_types", json!(vec!["linear_attention"; 8]))),
         (
             "yarn",
-            tiny().set("rope_parameters", json!({"rope_type": "yarn", "factor": 4.0, "rope_theta": 1e4, "partial_rotary_factor": 0.5})),
+            tiny().set(
+                "rope_parameters",
+                json!({"rope_type": "yarn", "factor": 4.0, "rope_theta": 1e4, "partial_rotary_factor": 0.5}),
+            ),
         ),
     ];
     let ids = ids(45, 96);

@@ -95,9 +95,9 @@ fn translate(options: &LoadOptions) -> Result<model::load::LoadOptions> {
 
 /// Bytes of memory that this machine has.
 fn machine_memory() -> Result<u64> {
-    proc_kib("/proc/meminfo", "MemTotal:")
-        .map(|kib| kib * 1024)
-        .ok_or_else(|| Error::invalid("/proc/meminfo does not say how much memory there is: give --memory-limit in bytes"))
+    proc_kib("/proc/meminfo", "MemTotal:").map(|kib| kib * 1024).ok_or_else(|| {
+        Error::invalid("/proc/meminfo does not say how much memory there is: give --memory-limit in bytes")
+    })
 }
 
 /// A line `NAME   123 kB` of a file under /proc.
