@@ -1,12 +1,14 @@
 //! Tensors as a checkpoint stores them: found by name, kept in their stored type, mapped rather than read.
 //!
-//! Owns: checkpoint folders (safetensors shards and index), the bytes of every tensor, storage formats and their
+//! Owns: checkpoints (safetensors shards and index, GGUF files), the bytes of every tensor, storage formats and their
 //! decode, rows of the n-gram table.
 //! Always true: a tensor's bytes are as long as its shape and format say; opening a checkpoint reads headers only.
 //! Not here: which names a model needs (`model::bind`), arithmetic (`backend`).
 
+pub mod checkpoint;
 pub mod experts;
 pub mod format;
+pub mod gguf;
 pub mod hash;
 pub mod ngram;
 pub mod shards;
@@ -17,10 +19,10 @@ use std::sync::Arc;
 
 use crate::arena::host::FileMap;
 use crate::error::{Error, Result};
+pub use checkpoint::Checkpoint;
 pub use experts::{Expert, Experts};
 pub use format::Format;
 pub use ngram::NgramTable;
-pub use shards::Checkpoint;
 pub use source::Source;
 
 /// Bytes that somebody keeps alive: a mapped file, the binary itself, or an owned copy. Cheap to clone and to slice.
@@ -226,6 +228,28 @@ impl Matrix {
                 part.iter_mut().for_each(|value| *value *= scale);
             }
         }
+    }
+    /// Some of the columns, as a copy. `None` if they are not inside; a cut through a block becomes F32.
+    pub fn sub_cols(&self, cols: Range<usize>) -> Option<Matrix> {
+        if cols.start > cols.end || cols.end > self.cols {
+            return None;
+        }
+        let block = gguf::types::of(self.format).ok().map(|kind| kind.block).filter(|_| self.scales.is_none());
+        let whole = block.is_some_and(|block| cols.start.is_multiple_of(block) && cols.len().is_multiple_of(block));
+        let mut data = Vec::new();
+        let mut values = vec![0.0; self.cols];
+        for r in 0..self.rows {
+            if whole {
+                let bytes = self.format.row_bytes(cols.start)..self.format.row_bytes(cols.end);
+                data.extend_from_slice(&self.row(r)[bytes]);
+            } else {
+                self.decode_row(r, &mut values);
+                Format::F32.encode_row(&values[cols.clone()], &mut data);
+            }
+        }
+        let format = if whole { self.format } else { Format::F32 };
+        let (name, data) = (self.name.clone(), Bytes::heap(data));
+        Some(Matrix { name, format, rows: self.rows, cols: cols.len(), data, scales: None })
     }
     /// Some of the rows, sharing the bytes. `None` if they are not inside.
     pub fn sub_rows(&self, rows: Range<usize>) -> Option<Matrix> {
