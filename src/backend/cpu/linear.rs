@@ -190,7 +190,7 @@ pub(super) unsafe fn product(w: &Matrix, n: Range<usize>, x: Rows<'_>, out: Targ
             Format::F16 => product_of::<F16>(w, n, x, out),
             Format::Bf16 => product_of::<Bf16>(w, n, x, out),
             Format::F8E4m3 => product_of::<E4m3>(w, n, x, out),
-            Format::I64 => unreachable_format(w),
+            _ => unreachable_format(w),
         }
     }
 }
