@@ -6,7 +6,7 @@
 
 use std::path::PathBuf;
 
-use clap::builder::BoolishValueParser;
+use clap::builder::{BoolishValueParser, NonEmptyStringValueParser};
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 
 use super::values::{self, AutoKvBackend, AutoKvMode, Device};
@@ -250,7 +250,7 @@ pub struct RunArgs {
     #[arg(short = 'n', long, value_name = "N", value_parser = values::size)]
     pub max_tokens: Option<usize>,
     /// End the answer before this text (repeatable)
-    #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
+    #[arg(long, value_name = "TEXT", allow_hyphen_values = true, value_parser = NonEmptyStringValueParser::new())]
     pub stop: Vec<String>,
     /// Think before answering [default: yes]
     #[arg(long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, require_equals = true,

@@ -9,9 +9,9 @@ use serde_json::{Value, json};
 
 use super::args::Format;
 use super::ui::{Output, Ui};
-use crate::engine::{MemoryUse, StopReason, TextDone, TextEvent, Usage};
+use crate::engine::{StopReason, TextDone, TextEvent, Usage};
 use crate::error::Result;
-use crate::text::ToolCall;
+use crate::text::Event as Part;
 
 /// What an answer's object says beside the answer.
 pub struct Context {
@@ -26,7 +26,7 @@ pub trait Export {
     /// One event, except the last.
     fn event(&mut self, event: &TextEvent) -> Result<()>;
     /// The last one.
-    fn end(&mut self, done: &TextDone, memory: &MemoryUse) -> Result<()>;
+    fn end(&mut self, done: &TextDone) -> Result<()>;
     /// The answer ended by an error, which is also reported on standard error.
     fn failed(&mut self, _sentence: &str) -> Result<()> {
         Ok(())
@@ -39,10 +39,10 @@ pub fn export(format: Format, ui: Ui, show_thinking: bool, context: Context) -> 
     match format {
         Format::Text => {
             let thinking = show_thinking || ui.err_terminal;
-            Box::new(Text { output, ui, thinking, open_thought: false, line_open: false })
+            Box::new(Text { output, ui, thinking, open_thought: false, line_open: false, calls: Calls::default() })
         }
-        Format::Json => Box::new(Json { output, context, answer: Answer::default() }),
-        Format::Jsonl => Box::new(Jsonl { output, context }),
+        Format::Json => Box::new(Json { output, context, answer: Answer::default(), calls: Calls::default() }),
+        Format::Jsonl => Box::new(Jsonl { output, context, calls: Calls::default() }),
     }
 }
 
@@ -55,6 +55,7 @@ struct Text {
     open_thought: bool,
     /// Standard output stands inside a line.
     line_open: bool,
+    calls: Calls,
 }
 
 impl Text {
@@ -74,21 +75,24 @@ impl Text {
 impl Export for Text {
     fn event(&mut self, event: &TextEvent) -> Result<()> {
         match event {
-            TextEvent::Reasoning(text) if self.thinking => {
+            TextEvent::Part(Part::Reasoning(text)) if self.thinking => {
                 self.open_thought = true;
                 self.ui.dim(text);
                 Ok(())
             }
-            TextEvent::Content(text) => self.content(text),
-            TextEvent::ToolCall(call) => {
-                let start = if self.line_open { "\n" } else { "" };
-                self.content(&format!("{start}{}\n", tool_call(call)))
-            }
+            TextEvent::Part(Part::Content(text)) => self.content(text),
+            TextEvent::Part(part) => match self.calls.complete(part) {
+                Some(call) => {
+                    let start = if self.line_open { "\n" } else { "" };
+                    self.content(&format!("{start}{call}\n"))
+                }
+                None => Ok(()),
+            },
             _ => Ok(()),
         }
     }
 
-    fn end(&mut self, _done: &TextDone, _memory: &MemoryUse) -> Result<()> {
+    fn end(&mut self, _done: &TextDone) -> Result<()> {
         self.close_thought();
         // A prompt of the shell belongs on its own line; a file gets the text and nothing else.
         if self.ui.out_terminal && self.line_open {
@@ -116,20 +120,21 @@ struct Json {
     output: Output,
     context: Context,
     answer: Answer,
+    calls: Calls,
 }
 
 impl Export for Json {
     fn event(&mut self, event: &TextEvent) -> Result<()> {
         match event {
-            TextEvent::Reasoning(text) => self.answer.reasoning.push_str(text),
-            TextEvent::Content(text) => self.answer.text.push_str(text),
-            TextEvent::ToolCall(call) => self.answer.tool_calls.push(tool_call(call)),
+            TextEvent::Part(Part::Reasoning(text)) => self.answer.reasoning.push_str(text),
+            TextEvent::Part(Part::Content(text)) => self.answer.text.push_str(text),
+            TextEvent::Part(part) => self.answer.tool_calls.extend(self.calls.complete(part)),
             _ => {}
         }
         Ok(())
     }
 
-    fn end(&mut self, done: &TextDone, memory: &MemoryUse) -> Result<()> {
+    fn end(&mut self, done: &TextDone) -> Result<()> {
         let Answer { text, reasoning, tool_calls } = &self.answer;
         self.output.json(&json!({
             "model": self.context.model,
@@ -139,7 +144,7 @@ impl Export for Json {
             "stop_reason": done.reason.name(),
             "usage": usage(done),
             "timings": timings(&done.usage),
-            "memory": memory,
+            "memory": done.memory,
             "settings": self.context.settings,
         }))
     }
@@ -149,28 +154,32 @@ impl Export for Json {
 struct Jsonl {
     output: Output,
     context: Context,
+    calls: Calls,
 }
 
 impl Export for Jsonl {
     fn event(&mut self, event: &TextEvent) -> Result<()> {
         let line = match event {
             TextEvent::Prefill { done, total } => json!({"event": "prefill", "done": done, "total": total}),
-            TextEvent::Reasoning(text) => json!({"event": "reasoning", "text": text}),
-            TextEvent::Content(text) => json!({"event": "content", "text": text}),
-            TextEvent::ToolCall(call) => json!({"event": "tool_call", "tool_call": tool_call(call)}),
+            TextEvent::Part(Part::Reasoning(text)) => json!({"event": "reasoning", "text": text}),
+            TextEvent::Part(Part::Content(text)) => json!({"event": "content", "text": text}),
+            TextEvent::Part(part) => match self.calls.complete(part) {
+                Some(call) => json!({"event": "tool_call", "tool_call": call}),
+                None => return Ok(()),
+            },
             TextEvent::Done(_) | TextEvent::Failed(_) => return Ok(()),
         };
         self.output.json(&line)
     }
 
-    fn end(&mut self, done: &TextDone, memory: &MemoryUse) -> Result<()> {
+    fn end(&mut self, done: &TextDone) -> Result<()> {
         self.output.json(&json!({
             "event": "done",
             "model": self.context.model,
             "stop_reason": done.reason.name(),
             "usage": usage(done),
             "timings": timings(&done.usage),
-            "memory": memory,
+            "memory": done.memory,
             "settings": self.context.settings,
         }))
     }
@@ -180,8 +189,23 @@ impl Export for Jsonl {
     }
 }
 
-fn tool_call(call: &ToolCall) -> Value {
-    json!({"name": call.name, "arguments": call.arguments})
+/// Puts the pieces of a tool call together. A broken one comes again as content.
+#[derive(Default)]
+struct Calls {
+    name: String,
+}
+
+impl Calls {
+    fn complete(&mut self, part: &Part) -> Option<Value> {
+        match part {
+            Part::ToolStart { name, .. } => {
+                self.name = name.clone();
+                None
+            }
+            Part::ToolEnd { arguments, .. } => Some(json!({"name": self.name, "arguments": arguments})),
+            _ => None,
+        }
+    }
 }
 
 fn usage(done: &TextDone) -> Value {
@@ -209,8 +233,8 @@ fn timings(usage: &Usage) -> Value {
 }
 
 /// The footer of `--stats`.
-pub fn footer(done: &TextDone, memory: &MemoryUse) -> String {
-    let usage = &done.usage;
+pub fn footer(done: &TextDone) -> String {
+    let (usage, memory) = (&done.usage, &done.memory);
     let reason = match done.reason {
         StopReason::Stop => "the model ended its answer",
         StopReason::Length => "the length was reached",

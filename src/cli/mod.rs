@@ -24,10 +24,10 @@ use clap::CommandFactory;
 use signal_hook::consts::SIGINT;
 use signal_hook::flag;
 
-use crate::engine::Cancel;
+use crate::engine::{Cancel, generation_config};
 use crate::error::{Error, Result};
 use args::{Cli, Verb};
-use settings::Resolved;
+use settings::{Resolved, Setting};
 use ui::{Output, Ui};
 
 /// Why the program does not end with success.
@@ -65,7 +65,7 @@ fn dispatch(args: Vec<OsString>) -> Result<(), Failure> {
     ui::start_logs(&cli.global)?;
     let ui = Ui::new(&cli.global);
     if cli.global.print_config {
-        return print_config(&settings);
+        return print_config(&cli, settings);
     }
     match cli.verb {
         None => Output::new().text(&Cli::command().render_help().to_string()).map_err(Failure::from),
@@ -80,7 +80,14 @@ fn dispatch(args: Vec<OsString>) -> Result<(), Failure> {
     }
 }
 
-fn print_config(settings: &[settings::Setting]) -> Result<(), Failure> {
+/// The settings, and under them what the model brings along (if its folder can be read).
+fn print_config(cli: &Cli, mut settings: Vec<Setting>) -> Result<(), Failure> {
+    if let Some(Verb::Run(args)) = &cli.verb {
+        let folder = args.model.folder();
+        if let Ok(file) = generation_config(folder.as_deref()) {
+            run::model_defaults(&mut settings, file.as_ref());
+        }
+    }
     let lines: String = settings.iter().map(|setting| format!("{setting}\n")).collect();
     Ok(Output::new().text(&lines)?)
 }

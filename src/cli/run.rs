@@ -11,12 +11,12 @@ use serde_json::{Map, Value};
 
 use super::args::RunArgs;
 use super::export::{self, Context};
-use super::settings::Setting;
+use super::settings::{Origin, Setting};
 use super::ui::Ui;
 use super::{Failure, input, interrupt};
-use crate::engine::{Loaded, Prompt, Request, SamplingParams, StopReason, TextEvent, TextStream};
+use crate::engine::{Loaded, Prompt, Request, SamplingParams, StopReason, TextEvent, TextOptions, TextStream};
 use crate::error::Error;
-use crate::text::{Conversation, Message, Role};
+use crate::text::{Conversation, GenerationConfig, Message, Role};
 
 /// Answers the prompt.
 pub fn run(args: &RunArgs, settings: &[Setting], ui: Ui) -> Result<(), Failure> {
@@ -27,27 +27,27 @@ pub fn run(args: &RunArgs, settings: &[Setting], ui: Ui) -> Result<(), Failure> 
     let prompt = prompt(args, &loaded, &text)?;
     // 53 bits, so that every JSON reader gives the same number back.
     let drawn = std::hash::RandomState::new().build_hasher().finish() >> 11;
-    let params = args.sampling.over(loaded.text.sampling.clone(), drawn);
+    let params = args.sampling.over(SamplingParams::of_model(loaded.text.generation.as_ref()), drawn);
     let context = Context { model: loaded.name.clone(), settings: effective(settings, &params) };
 
     let request = Request {
-        ids: prompt.ids.clone(),
+        ids: prompt.ids,
         max_tokens: args.max_tokens,
         params,
         stop_ids: loaded.text.stop_ids.clone(),
         logprobs: None,
         cancel,
     };
-    let stream = TextStream::new(loaded.engine.submit(request)?, &loaded.text, &prompt, &args.stop);
+    let options = TextOptions { stops: args.stop.clone(), tools: Vec::new() };
+    let stream = TextStream::new(loaded.engine.submit(request)?, &loaded.text.tokenizer, prompt.reading, options)?;
     let mut exporter = export::export(args.format, ui, args.show_thinking, context);
     let mut progress = ui.progress("reading the prompt");
     for event in stream {
         match event {
             TextEvent::Done(done) => {
-                let memory = loaded.memory();
-                exporter.end(&done, &memory)?;
+                exporter.end(&done)?;
                 if args.stats {
-                    let _ = io::stderr().write_all(export::footer(&done, &memory).as_bytes());
+                    let _ = io::stderr().write_all(export::footer(&done).as_bytes());
                 }
                 return match done.reason {
                     StopReason::Cancelled => Err(Error::Cancelled.into()),
@@ -73,18 +73,41 @@ pub fn run(args: &RunArgs, settings: &[Setting], ui: Ui) -> Result<(), Failure> 
 /// The settings with the sampling values that were used, whoever chose them.
 fn effective(settings: &[Setting], params: &SamplingParams) -> Value {
     let mut map: Map<String, Value> = settings.iter().map(|s| (s.name.clone(), s.json())).collect();
+    // As they are written: 0.7 as an f64 would read 0.699999988079071.
+    let short = |value: f32| Value::from(value.to_string().parse::<f64>().unwrap_or_else(|_| value.into()));
     let used = [
-        ("temperature", Value::from(params.temperature)),
+        ("temperature", short(params.temperature)),
         ("top-k", params.top_k.into()),
-        ("top-p", params.top_p.into()),
-        ("min-p", params.min_p.into()),
-        ("repetition-penalty", params.repetition_penalty.into()),
-        ("presence-penalty", params.presence_penalty.into()),
-        ("frequency-penalty", params.frequency_penalty.into()),
+        ("top-p", short(params.top_p)),
+        ("min-p", short(params.min_p)),
+        ("repetition-penalty", short(params.repetition_penalty)),
+        ("presence-penalty", short(params.presence_penalty)),
+        ("frequency-penalty", short(params.frequency_penalty)),
         ("seed", params.seed.into()),
     ];
     map.extend(used.map(|(name, value)| (name.to_string(), value)));
     Value::Object(map)
+}
+
+/// Fills in the sampling values that nobody gave.
+pub fn model_defaults(settings: &mut [Setting], file: Option<&GenerationConfig>) {
+    let used = SamplingParams::of_model(file);
+    let says = |has: fn(&GenerationConfig) -> bool| file.is_some_and(has);
+    let values = [
+        ("temperature", used.temperature.to_string(), says(|f| f.temperature.is_some() || f.do_sample == Some(false))),
+        ("top-k", used.top_k.to_string(), says(|f| f.top_k.is_some())),
+        ("top-p", used.top_p.to_string(), says(|f| f.top_p.is_some())),
+        ("min-p", used.min_p.to_string(), says(|f| f.min_p.is_some())),
+        ("repetition-penalty", used.repetition_penalty.to_string(), says(|f| f.repetition_penalty.is_some())),
+        ("presence-penalty", used.presence_penalty.to_string(), false),
+        ("frequency-penalty", used.frequency_penalty.to_string(), false),
+    ];
+    for (name, value, said) in values {
+        if let Some(setting) = settings.iter_mut().find(|s| s.name == name && s.values.is_empty()) {
+            setting.values.push(value);
+            setting.origin = if said { Origin::Model("generation_config.json") } else { Origin::Default };
+        }
+    }
 }
 
 /// The prompt's ids: the text alone with `--raw`, else a conversation of one message.

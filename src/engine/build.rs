@@ -5,6 +5,7 @@
 //! Not here: files and text (`load`), arithmetic.
 
 use std::fmt::Display;
+use std::sync::Arc;
 
 use serde::Serialize;
 
@@ -32,8 +33,11 @@ pub struct Built {
     /// The model.
     pub model: Box<dyn LanguageModel>,
     /// What it holds now.
-    pub memory: Box<dyn Fn() -> MemoryUse + Send + Sync>,
+    pub memory: MemoryProbe,
 }
+
+/// Says what a model holds now; any thread may ask.
+pub type MemoryProbe = Arc<dyn Fn() -> MemoryUse + Send + Sync>;
 
 /// Reads and checks config.json.
 pub fn shape(_source: &Source) -> Result<Shape> {

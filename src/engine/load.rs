@@ -8,12 +8,12 @@ use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::build::{self, MemoryUse};
+use super::build::{self, MemoryProbe};
 use super::inspect::{Summary, summary};
-use super::{Engine, Options, Prompt, Reading, SamplingParams};
+use super::{Engine, Options, Prompt, Reading};
 use crate::config::{AttentionMode, KvBackend, KvMode, RopePrecision};
 use crate::error::{Error, Result};
-use crate::text::{Conversation, Template, Tokenizer};
+use crate::text::{Conversation, GenerationConfig, Template, Tokenizer, stop_ids};
 use crate::weights::Source;
 
 /// The most memory to plan for.
@@ -70,7 +70,8 @@ pub struct Loaded {
     pub engine: Engine,
     /// Between text and ids.
     pub text: TextSide,
-    memory: Box<dyn Fn() -> MemoryUse + Send + Sync>,
+    /// Says what the model holds now.
+    pub memory: MemoryProbe,
 }
 
 /// What turns text into ids and ids into text, and what the model's author chose.
@@ -79,8 +80,8 @@ pub struct TextSide {
     pub tokenizer: Arc<Tokenizer>,
     /// Renders conversations.
     template: Result<Template>,
-    /// What generation_config.json says about sampling; the seed means nothing.
-    pub sampling: SamplingParams,
+    /// generation_config.json, if the model has one.
+    pub generation: Option<GenerationConfig>,
     /// Ids that end an answer.
     pub stop_ids: Vec<u32>,
 }
@@ -89,15 +90,12 @@ impl Loaded {
     /// Loads a model and starts its engine.
     pub fn open(options: &LoadOptions) -> Result<Loaded> {
         let source = open_source(options.model.as_deref())?;
-        let text = TextSide::open(&source)?;
+        let mut text = TextSide::open(&source)?;
         let built = build::build(&source, options)?;
-        let engine = Engine::start(built.model, Options { prefill_chunk: options.prefill_chunk })?;
+        text.stop_ids = stop_ids(text.generation.as_ref(), &text.tokenizer, built.model.shape().eos.as_slice());
+        let engine =
+            Engine::start(built.model, Options { prefill_chunk: options.prefill_chunk, memory: built.memory.clone() })?;
         Ok(Loaded { name: source.name().to_string(), engine, text, memory: built.memory })
-    }
-
-    /// What the model holds now.
-    pub fn memory(&self) -> MemoryUse {
-        (self.memory)()
     }
 }
 
@@ -114,7 +112,8 @@ impl TextSide {
         })?;
         // A model without a template can still continue text: its absence matters to a conversation only.
         let template = Template::source(jinja, config.as_deref()).and_then(|text| Template::new(&text, &tokenizer));
-        Ok(TextSide { tokenizer: Arc::new(tokenizer), template, sampling: SamplingParams::default(), stop_ids: vec![] })
+        let generation = read_generation(source)?;
+        Ok(TextSide { tokenizer: Arc::new(tokenizer), template, generation, stop_ids: Vec::new() })
     }
 
     /// The prompt of a conversation.
@@ -129,6 +128,15 @@ impl TextSide {
     pub fn raw_prompt(&self, text: &str) -> Result<Prompt> {
         Ok(Prompt { ids: self.tokenizer.encode_raw(text)?, reading: Reading::Plain })
     }
+}
+
+fn read_generation(source: &Source) -> Result<Option<GenerationConfig>> {
+    source.file("generation_config.json")?.map(|json| GenerationConfig::from_json(&json)).transpose()
+}
+
+/// What a model's generation_config.json says, without loading the model.
+pub fn generation_config(model: Option<&Path>) -> Result<Option<GenerationConfig>> {
+    read_generation(&open_source(model)?)
 }
 
 /// The memory plan for `options`, to print. Nothing is loaded.

@@ -26,13 +26,13 @@ use std::time::{Duration, Instant};
 
 use crate::error::{Error, Result};
 use crate::model::LanguageModel;
-pub use build::{Built, MemoryUse};
+pub use build::{Built, MemoryProbe, MemoryUse};
 pub use inspect::{Fact, Group, Summary};
-pub use load::{LoadOptions, Loaded, MemoryLimit, TextSide, describe, memory_plan};
+pub use load::{LoadOptions, Loaded, MemoryLimit, TextSide, describe, generation_config, memory_plan};
 use logits::Ranked;
 pub use sampler::SamplingParams;
 pub use score::{Row, ScoreOptions, ScoreTotals};
-pub use text_stream::{Prompt, Reading, TextDone, TextEvent, TextStream};
+pub use text_stream::{Prompt, Reading, TextDone, TextEvent, TextOptions, TextStream, Tokens};
 use timeline::{Single, Timeline};
 use worker::Job;
 
@@ -134,6 +134,8 @@ pub struct Done {
     pub reason: StopReason,
     /// What it took.
     pub usage: Usage,
+    /// What the model held at the end, the request's own state included.
+    pub memory: MemoryUse,
 }
 
 /// Counts and times of one request.
@@ -177,9 +179,16 @@ pub struct Stream {
     ended: bool,
 }
 
-impl Stream {
-    /// Asks to stop; what was generated until then still arrives, and `Done` with `Cancelled`.
-    pub fn cancel(&self) {
+impl Tokens for Stream {
+    /// What was generated until then still arrives, and `Done` with `Cancelled`.
+    fn cancel(&self) {
+        self.cancel.cancel();
+    }
+}
+
+impl Drop for Stream {
+    /// Nobody listens any more: the request stops within one step.
+    fn drop(&mut self) {
         self.cancel.cancel();
     }
 }
@@ -202,10 +211,12 @@ fn gone() -> Error {
 }
 
 /// The choices of an engine.
-#[derive(Debug, Clone, Default)]
+#[derive(Clone)]
 pub struct Options {
     /// Prompt tokens a step takes; 0 or more than the model's rows means as many as the model has rows.
     pub prefill_chunk: usize,
+    /// Says what the model holds.
+    pub memory: MemoryProbe,
 }
 
 /// A running model.
@@ -234,7 +245,7 @@ impl Engine {
         // A handful may wait; whoever submits more than that waits in `submit`.
         let (jobs, queue) = sync_channel(64);
         let stop = Cancel::default();
-        let worker = worker::Worker::new(timeline, options.prefill_chunk, stop.clone());
+        let worker = worker::Worker::new(timeline, options, stop.clone());
         let thread = std::thread::Builder::new()
             .name("engine".into())
             .spawn(move || worker.run(queue))
@@ -262,8 +273,9 @@ impl Engine {
             return Err(Error::ContextLength { prompt: request.ids.len(), context });
         }
         let (events, receiver) = channel();
-        let cancel = request.cancel.clone();
-        self.send(Job::Generate { request, events, submitted: Instant::now() })?;
+        // Its own flag: ending one stream must not set a flag that its owner shares with others.
+        let cancel = Cancel::default();
+        self.send(Job::Generate { request, events, stop: cancel.clone(), submitted: Instant::now() })?;
         Ok(Stream { events: receiver, cancel, ended: false })
     }
 

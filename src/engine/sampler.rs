@@ -9,6 +9,7 @@ use std::collections::HashMap;
 
 use super::logits::{Ranked, largest};
 use crate::error::{Error, Result};
+use crate::text::GenerationConfig;
 
 /// How the next token is chosen. The default is greedy, without any penalty.
 #[derive(Debug, Clone, PartialEq)]
@@ -50,6 +51,20 @@ impl Default for SamplingParams {
 }
 
 impl SamplingParams {
+    /// What a model's makers want: their file, and for what it leaves out the released model's values (spec, 6.3).
+    pub fn of_model(file: Option<&GenerationConfig>) -> SamplingParams {
+        let file = file.cloned().unwrap_or_default();
+        let temperature = if file.do_sample == Some(false) { Some(0.0) } else { file.temperature };
+        SamplingParams {
+            temperature: temperature.unwrap_or(1.0),
+            top_k: file.top_k.map_or(20, |k| k as usize),
+            top_p: file.top_p.unwrap_or(0.95),
+            min_p: file.min_p.unwrap_or(0.0),
+            repetition_penalty: file.repetition_penalty.unwrap_or(1.0),
+            ..SamplingParams::default()
+        }
+    }
+
     /// Names the first value that is outside its range.
     pub fn check(&self, vocab: usize) -> Result<()> {
         let range = |name: &str, value: f32, ok: bool, allowed: &str| {

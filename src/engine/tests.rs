@@ -68,7 +68,7 @@ fn request(ids: &[u32]) -> Request {
 }
 
 fn engine(timeline: Counting, chunk: usize) -> Engine {
-    Engine::over(Box::new(timeline), Options { prefill_chunk: chunk }).unwrap()
+    Engine::over(Box::new(timeline), Options { prefill_chunk: chunk, memory: Arc::new(MemoryUse::default) }).unwrap()
 }
 
 fn tokens(events: &[Event]) -> Vec<u32> {

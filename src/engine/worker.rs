@@ -13,13 +13,13 @@ use super::logits::LogSoftmax;
 use super::sampler::Sampler;
 use super::score::{Row, ScoreOptions, score};
 use super::timeline::Timeline;
-use super::{Cancel, Done, Event, Request, StopReason, Token, Usage};
+use super::{Cancel, Done, Event, MemoryProbe, Options, Request, StopReason, Token, Usage};
 use crate::error::{Error, Result};
 
 /// Work for the thread.
 pub(super) enum Job {
     /// Generate; the ids are known to be good.
-    Generate { request: Request, events: Sender<Event>, submitted: Instant },
+    Generate { request: Request, events: Sender<Event>, stop: Cancel, submitted: Instant },
     /// Score; the ids are known to be good.
     Score { ids: Vec<u32>, options: ScoreOptions, rows: SyncSender<Result<Row>> },
 }
@@ -28,6 +28,7 @@ pub(super) enum Job {
 pub(super) struct Worker {
     timeline: Box<dyn Timeline>,
     chunk: usize,
+    memory: MemoryProbe,
     stop: Cancel,
 }
 
@@ -47,11 +48,11 @@ impl From<Error> for Halt {
 }
 
 impl Worker {
-    /// `chunk` 0 means as many rows as the model has.
-    pub(super) fn new(timeline: Box<dyn Timeline>, chunk: usize, stop: Cancel) -> Worker {
+    /// `stop` ends everything.
+    pub(super) fn new(timeline: Box<dyn Timeline>, options: Options, stop: Cancel) -> Worker {
         let rows = timeline.max_rows().max(1);
-        let chunk = if chunk == 0 { rows } else { chunk.min(rows) };
-        Worker { timeline, chunk, stop }
+        let chunk = if options.prefill_chunk == 0 { rows } else { options.prefill_chunk.min(rows) };
+        Worker { timeline, chunk, memory: options.memory, stop }
     }
 
     /// Until every sender is gone.
@@ -59,7 +60,9 @@ impl Worker {
         for job in jobs {
             // A panic would be our bug. The job that met it fails, and the next one starts from a fresh sequence.
             let outcome = catch_unwind(AssertUnwindSafe(|| match job {
-                Job::Generate { request, events, submitted } => self.generate(request, &events, submitted),
+                Job::Generate { request, events, stop, submitted } => {
+                    self.generate(&request, &events, &stop, submitted)
+                }
                 Job::Score { ids, options, rows } => self.score(&ids, &options, &rows),
             }));
             if outcome.is_err() {
@@ -69,13 +72,17 @@ impl Worker {
         }
     }
 
-    fn generate(&mut self, request: Request, events: &Sender<Event>, submitted: Instant) {
+    fn generate(&mut self, request: &Request, events: &Sender<Event>, stop: &Cancel, submitted: Instant) {
         let mut usage = Usage { prompt: request.ids.len(), queued: submitted.elapsed(), ..Usage::default() };
-        let last = match self.answer(&request, events, submitted, &mut usage) {
-            Ok(reason) => Event::Done(Done { reason, usage }),
-            Err(Halt::Cancelled) => Event::Done(Done { reason: StopReason::Cancelled, usage }),
-            Err(Halt::Failed(error)) => Event::Failed(error),
+        let reason = match self.answer(request, events, stop, submitted, &mut usage) {
+            Ok(reason) => Ok(reason),
+            Err(Halt::Cancelled) => Ok(StopReason::Cancelled),
+            Err(Halt::Failed(error)) => Err(error),
             Err(Halt::Dropped) => return,
+        };
+        let last = match reason {
+            Ok(reason) => Event::Done(Done { reason, usage, memory: (self.memory)() }),
+            Err(error) => Event::Failed(error),
         };
         // A receiver that has just gone needs no last word.
         let _ = events.send(last);
@@ -85,11 +92,12 @@ impl Worker {
         &mut self,
         request: &Request,
         events: &Sender<Event>,
+        stop: &Cancel,
         submitted: Instant,
         usage: &mut Usage,
     ) -> Result<StopReason, Halt> {
         let say = |event| events.send(event).map_err(|_| Halt::Dropped);
-        let wanted = || match request.cancel.is_cancelled() || self.stop.is_cancelled() {
+        let wanted = || match [&request.cancel, stop, &self.stop].iter().any(|flag| flag.is_cancelled()) {
             true => Err(Halt::Cancelled),
             false => Ok(()),
         };

@@ -14,19 +14,7 @@ use rayon::prelude::*;
 use super::activation::silu_multiply;
 use super::linear::{INLINE_NS, Rows, TASK_NS, TASKS_PER_THREAD, Target, nanoseconds, product};
 use super::simd::axpy;
-use crate::weights::Matrix;
-
-/// One gated feed-forward network. `gate` and `up` are `[inner, hidden]`, `down` is `[hidden, inner]`; experts of one
-/// call agree in `hidden`, not necessarily in `inner`.
-#[derive(Clone)]
-pub struct Expert {
-    /// Goes through SiLU.
-    pub gate: Matrix,
-    /// Multiplied with the gate.
-    pub up: Matrix,
-    /// Back to the hidden width.
-    pub down: Matrix,
-}
+use crate::weights::{Expert, Matrix};
 
 /// Buffers of [`moe`], planned for the largest call.
 #[derive(Default)]
@@ -69,14 +57,19 @@ impl MoeScratch {
             down: vec![0.0; pairs * hidden],
         }
     }
+
+    /// Bytes of a scratch so planned, its lists of integers apart.
+    pub fn bytes(rows: usize, top_k: usize, inner: usize, hidden: usize) -> usize {
+        rows * top_k * (hidden + 2 * inner) * size_of::<f32>()
+    }
 }
 
 /// The fewest outputs in a task: a multiple of every tile's.
 const TASK_OUTPUTS: usize = 24;
 
 /// Writes `y` `[rows, hidden]` from `x` `[rows, hidden]`; `ids` and `weights` are `[rows, top_k]`, ids below
-/// `experts.len()`, which is at least 1. Runs on the current rayon pool, or inline where that would take longer. The scratch grows if it
-/// was planned for less. Panics if a slice is too short for its shape.
+/// `experts.len()`, which is at least 1. Runs on the current rayon pool, or inline where that would take longer. The
+/// scratch grows if it was planned for less. Panics if a slice is too short for its shape.
 #[allow(clippy::too_many_arguments)]
 pub fn moe(
     experts: &[Expert],
