@@ -5,8 +5,11 @@
 
 pub mod arena;
 pub mod backend;
+pub mod cli;
 pub mod config;
+pub mod engine;
 pub mod error;
 pub mod model;
 pub mod state;
+pub mod text;
 pub mod weights;

@@ -123,7 +123,8 @@ impl Tensor {
     pub fn is_empty(&self) -> bool {
         self.shape.contains(&0)
     }
-    /// Every element's value, in order. Integers are an error: they must not pass through a float (spec 7.23).
+    /// Every element's value, in order. Integers are an error: they must not pass through a float (spec 7.23). So are
+    /// rows that end inside a block.
     pub fn to_f32(&self) -> Result<Vec<f32>> {
         if self.format == Format::I64 {
             return Err(Error::model(format!(
@@ -131,6 +132,7 @@ impl Tensor {
                 self.name
             )));
         }
+        self.format.check_columns(&self.name, self.shape.last().copied().unwrap_or(1))?;
         let mut values = vec![0.0; self.len()];
         self.format.decode_row(&self.data, &mut values);
         Ok(values)
@@ -145,17 +147,21 @@ impl Tensor {
         }
         Ok(self.data.as_chunks().0.iter().map(|bytes| i64::from_le_bytes(*bytes)).collect())
     }
-    /// This tensor as a matrix without scales. An error unless it has two dimensions and holds weights.
+    /// This tensor as a matrix without scales. An error unless it has two dimensions, holds weights, and
+    /// its rows are whole blocks.
     pub fn to_matrix(&self) -> Result<Matrix> {
-        match (self.shape.as_slice(), self.format) {
-            (&[rows, cols], Format::F32 | Format::F16 | Format::Bf16 | Format::F8E4m3) => Ok(Matrix {
-                name: self.name.clone(),
-                format: self.format,
-                rows,
-                cols,
-                data: self.data.clone(),
-                scales: None,
-            }),
+        match *self.shape {
+            [rows, cols] if self.format != Format::I64 => {
+                self.format.check_columns(&self.name, cols)?;
+                Ok(Matrix {
+                    name: self.name.clone(),
+                    format: self.format,
+                    rows,
+                    cols,
+                    data: self.data.clone(),
+                    scales: None,
+                })
+            }
             _ => Err(Error::model(format!(
                 "tensor '{}' is {} {:?} where a weight matrix [out, in] is expected",
                 self.name, self.format, self.shape

@@ -1,11 +1,12 @@
 //! Reads the golden tensors that transformers wrote, and runs our model on them with every value captured.
+#![allow(dead_code)] // each test file uses a part
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-use hipfire::backend::Observed;
 use hipfire::backend::cpu::Cpu;
+use hipfire::backend::{Backend, Observed, Observer};
 use hipfire::model::forward::Model;
 use hipfire::model::load::{self, LoadOptions};
 use hipfire::weights::Source;
@@ -74,26 +75,30 @@ pub struct Captured {
     pub integers: HashMap<String, Vec<i64>>,
 }
 
-/// Starts capturing; the returned handle fills as steps run.
+/// Starts capturing a model's values; the returned handle fills as steps run.
 pub fn capture(model: &mut Model<Cpu>) -> Arc<Mutex<Captured>> {
     let captured = Arc::new(Mutex::new(Captured::default()));
-    let observer = || -> hipfire::backend::Observer {
-        let captured = captured.clone();
-        Box::new(move |name, value| {
-            let mut captured = captured.lock().unwrap();
-            match value {
-                Observed::F32(x) => drop(captured.floats.insert(name.to_string(), x.to_vec())),
-                Observed::U32(x) => {
-                    drop(captured.integers.insert(name.to_string(), x.iter().map(|&x| x as i64).collect()));
-                }
-                Observed::U64(x) => {
-                    drop(captured.integers.insert(name.to_string(), x.iter().map(|&x| x as i64).collect()));
-                }
-            }
-        })
-    };
-    model.set_observers(Some(observer()), Some(observer()));
+    model.set_observers(Some(observer(&captured)), Some(observer(&captured)));
     captured
+}
+
+/// Starts capturing a backend's values.
+pub fn capture_cpu(cpu: &mut Cpu) -> Arc<Mutex<Captured>> {
+    let captured = Arc::new(Mutex::new(Captured::default()));
+    cpu.set_observer(Some(observer(&captured)));
+    captured
+}
+
+fn observer(captured: &Arc<Mutex<Captured>>) -> Observer {
+    let captured = captured.clone();
+    Box::new(move |name, value| {
+        let Captured { floats, integers } = &mut *captured.lock().unwrap();
+        match value {
+            Observed::F32(x) => drop(floats.insert(name.to_string(), x.to_vec())),
+            Observed::U32(x) => drop(integers.insert(name.to_string(), x.iter().map(|&x| x as i64).collect())),
+            Observed::U64(x) => drop(integers.insert(name.to_string(), x.iter().map(|&x| x as i64).collect())),
+        }
+    })
 }
 
 /// The largest absolute difference; NaN counts as infinite.

@@ -53,7 +53,7 @@ fn e<L: Lanes>(x: L) -> L {
     // ln 2 in two parts; the first has 16 bits, so its product with n is exact.
     let r = n.mul_add(L::splat(-0.693_145_75), x);
     let r = n.mul_add(L::splat(-1.428_606_8e-6), r);
-    let mut p = L::splat(1.989_103_1e-4);
+    let mut p = L::splat(1.989_103e-4);
     for coefficient in [1.393_368_6e-3, 8.333_311e-3, 4.166_646_5e-2, 0.166_666_67, 0.5] {
         p = p.mul_add(r, L::splat(coefficient));
     }

@@ -98,14 +98,20 @@ impl Lanes for Avx2 {
     fn e4m3_by_256(from: &[u8; 8]) -> Self {
         // SAFETY: the processor has AVX2 and F16C (head of this file); `from` is 8 readable bytes, no alignment needed.
         Avx2(unsafe {
-            // sign ... sign | s eeee mmm, shifted so that the sign, four exponent bits and the mantissa land in place;
-            // the copy of the sign in the top exponent bit is masked off.
-            let words = _mm_slli_epi16::<7>(_mm_cvtepi8_epi16(_mm_loadl_epi64(from.as_ptr().cast())));
-            let bits = _mm_and_si128(words, _mm_set1_epi16(0xbf80_u16 as i16));
-            // Only the NaN (all of eeee mmm set) carries into the top exponent bit, and becomes an F16 NaN by it.
-            let carry = _mm_and_si128(_mm_add_epi16(bits, _mm_set1_epi16(0x80)), _mm_set1_epi16(0x4000));
-            _mm256_cvtph_ps(_mm_or_si128(bits, carry))
+            let words = _mm256_cvtepi8_epi16(_mm_loadl_epi64(from.as_ptr().cast()));
+            _mm256_cvtph_ps(_mm256_castsi256_si128(e4m3_to_f16(words)))
         })
+    }
+    #[inline(always)]
+    fn e4m3_pair_by_256(from: &[[u8; 8]; 2]) -> [Self; 2] {
+        // SAFETY: the processor has AVX2 and F16C (head of this file); `from` is 16 readable bytes, no alignment needed.
+        unsafe {
+            let halves = e4m3_to_f16(_mm256_cvtepi8_epi16(_mm_loadu_si128(from.as_ptr().cast())));
+            [
+                Avx2(_mm256_cvtph_ps(_mm256_castsi256_si128(halves))),
+                Avx2(_mm256_cvtph_ps(_mm256_extracti128_si256::<1>(halves))),
+            ]
+        }
     }
 
     #[inline(always)]
@@ -118,5 +124,22 @@ impl Lanes for Avx2 {
             _mm_storeu_ps(sums.as_mut_ptr(), sum);
         }
         sums
+    }
+}
+
+/// E4M3 bytes, sign-extended to words, as F16 bits of 1/256 of their value.
+///
+/// # Safety
+/// The processor has AVX2.
+#[inline(always)]
+unsafe fn e4m3_to_f16(words: __m256i) -> __m256i {
+    // SAFETY: the caller's promise; registers only.
+    unsafe {
+        // A word is s...s s eeee mmm. Shifted by 7, sign, exponent and mantissa are in place; the copy of the sign in
+        // the top exponent bit is masked off.
+        let bits = _mm256_and_si256(_mm256_slli_epi16::<7>(words), _mm256_set1_epi16(0xbf80_u16 as i16));
+        // Only NaN (all of eeee mmm set) carries into the top exponent bit, and becomes an F16 NaN by it.
+        let carry = _mm256_add_epi16(bits, _mm256_set1_epi16(0x80));
+        _mm256_or_si256(bits, _mm256_and_si256(carry, _mm256_set1_epi16(0x4000)))
     }
 }

@@ -47,6 +47,11 @@ pub trait Lanes: Copy {
     fn f16(from: &[u8; 16]) -> Self;
     /// Eight E4M3 bytes, each value divided by 256: exactly what F16 hardware makes of their bits.
     fn e4m3_by_256(from: &[u8; 8]) -> Self;
+    /// Sixteen of them at once, which saves instructions.
+    #[inline(always)]
+    fn e4m3_pair_by_256(from: &[[u8; 8]; 2]) -> [Self; 2] {
+        [Self::e4m3_by_256(&from[0]), Self::e4m3_by_256(&from[1])]
+    }
 
     /// The sum of the lanes: `((0+1) + (2+3)) + ((4+5) + (6+7))`.
     #[inline(always)]

@@ -15,28 +15,42 @@ use super::lanes::{Eight, WIDTH};
 use super::tile::{Bf16, E4m3, F16, F32, Scales, Stored, add_lanes, decode, panel_sums, panel_tiles, stored_tile};
 use crate::weights::{Format, Matrix};
 
-/// Activation rows, all as long as the matrix is wide: consecutive ones, or those that `index` names.
+/// Activation rows of one width: evenly spaced ones, or those that `index` names.
 #[derive(Clone, Copy)]
 pub struct Rows<'a> {
     data: &'a [f32],
     width: usize,
+    stride: usize,
     index: Option<&'a [u32]>,
     count: usize,
 }
 
 impl<'a> Rows<'a> {
-    /// `count` consecutive rows of `width`. Panics if `data` is shorter.
+    /// `count` rows of `width`, one after another. Panics if `data` is shorter.
     pub fn consecutive(data: &'a [f32], width: usize, count: usize) -> Rows<'a> {
-        assert!(data.len() >= width * count, "{count} rows of {width} need more than {} values", data.len());
-        Rows { data, width, index: None, count }
+        Rows::strided(data, width, width, count)
     }
-    /// Rows of `width` in the order of `index`.
+    /// `count` rows of `width`, each starting `stride` behind the last. Panics if `data` is shorter.
+    pub fn strided(data: &'a [f32], width: usize, stride: usize, count: usize) -> Rows<'a> {
+        let needed = count.checked_sub(1).map_or(0, |before| before * stride + width);
+        assert!(data.len() >= needed, "{count} rows of {width} need {needed} values, not {}", data.len());
+        Rows { data, width, stride, index: None, count }
+    }
+    /// Rows of `width`, lying one after another, in the order of `index`.
     pub fn gathered(data: &'a [f32], width: usize, index: &'a [u32]) -> Rows<'a> {
-        Rows { data, width, index: Some(index), count: index.len() }
+        Rows { data, width, stride: width, index: Some(index), count: index.len() }
     }
     fn row(&self, r: usize) -> &'a [f32] {
         let r = self.index.map_or(r, |index| index[r] as usize);
-        &self.data[r * self.width..(r + 1) * self.width]
+        &self.data[r * self.stride..][..self.width]
+    }
+    /// At most `most` rows from `start` on.
+    fn part(&self, start: usize, most: usize) -> Rows<'a> {
+        let count = most.min(self.count - start);
+        match self.index {
+            Some(index) => Rows { index: Some(&index[start..start + count]), count, ..*self },
+            None => Rows { data: &self.data[start * self.stride..], count, ..*self },
+        }
     }
 }
 
@@ -114,11 +128,12 @@ struct Job<'a> {
 
 /// Estimated time of a product on one thread. Only the order of magnitude matters: it decides about inlining and cuts.
 pub(super) fn nanoseconds(w: &Matrix, outputs: usize, rows: usize) -> usize {
-    // 12 bytes a nanosecond streamed, 40 multiply-adds a nanosecond (Zen 3, one core).
-    outputs * (w.format.row_bytes(w.cols) / 12 + rows * w.cols / 40)
+    // 20 bytes a nanosecond (between memory's speed and the last cache's), 40 multiply-adds (Zen 3, one core).
+    outputs * (w.format.row_bytes(w.cols) / 20 + rows * w.cols / 40)
 }
 
-/// Below this estimate a product runs on the calling thread: waking another one costs several microseconds.
+/// Below this estimate a product runs on the calling thread: waking another one can take several microseconds.
+/// A BF16 matrix of 256 x 512 takes 9 of them and stays inline, one of 4096 x 256 takes 80 and does not.
 pub(super) const INLINE_NS: usize = 20_000;
 /// No task is cut smaller than this.
 pub(super) const TASK_NS: usize = 5_000;
@@ -167,22 +182,14 @@ fn run(jobs: &[Job<'_>], x: Rows<'_>) {
     });
 }
 
-impl<'a> Rows<'a> {
-    fn part(&self, start: usize, most: usize) -> Rows<'a> {
-        let count = most.min(self.count - start);
-        match self.index {
-            Some(index) => Rows { index: Some(&index[start..start + count]), count, ..*self },
-            None => Rows { data: &self.data[start * self.width..], count, ..*self },
-        }
-    }
-}
-
 /// Outputs `n` on the calling thread, the first of them into column 0 of `out`.
 ///
 /// # Safety
 /// `out` is still borrowed, and nobody else accesses these rows and columns of it meanwhile.
 pub(super) unsafe fn product(w: &Matrix, n: Range<usize>, x: Rows<'_>, out: Target) {
     assert!(x.width == w.cols, "{} is {} wide, the activations are {}", w.name, w.cols, x.width);
+    let block = w.scales.as_ref().map_or(WIDTH, |scales| scales.block);
+    assert!(block > 0 && block.is_multiple_of(WIDTH), "{}: a scale covers {block} columns, not whole groups", w.name);
     // SAFETY: the caller's promise.
     unsafe {
         match w.format {
@@ -190,7 +197,7 @@ pub(super) unsafe fn product(w: &Matrix, n: Range<usize>, x: Rows<'_>, out: Targ
             Format::F16 => product_of::<F16>(w, n, x, out),
             Format::Bf16 => product_of::<Bf16>(w, n, x, out),
             Format::F8E4m3 => product_of::<E4m3>(w, n, x, out),
-            Format::I64 => unreachable_format(w),
+            _ => unreachable_format(w),
         }
     }
 }
@@ -203,13 +210,21 @@ fn unreachable_format(w: &Matrix) -> ! {
 unsafe fn product_of<S: Stored>(w: &Matrix, n: Range<usize>, x: Rows<'_>, out: Target) {
     for start in (0..x.count).step_by(PANEL_ROWS) {
         let (n, x, out) = (n.clone(), x.part(start, PANEL_ROWS), out.at(start, 0));
-        // SAFETY: the caller's promise, for these rows. A tile keeps 4 to 12 of 16 registers for its sums.
+        // SAFETY: the caller's promise, for these rows.
         unsafe {
             match x.count {
+                // Eight streams of weights keep memory busy; four reach three quarters of its speed (Zen 3, 2026-11).
+                1 if !S::SCALED => few_rows::<S, 1, 8>(w, n, x, out),
                 1 => few_rows::<S, 1, 4>(w, n, x, out),
                 2 => few_rows::<S, 2, 4>(w, n, x, out),
                 3 => few_rows::<S, 3, 3>(w, n, x, out),
                 4 => few_rows::<S, 4, 3>(w, n, x, out),
+                // Twice over weights that the first tile has just brought in: still faster than a panel, unless
+                // decoding is what takes the time.
+                5 if !S::SCALED => two_tiles::<S, 3, 2>(w, n, x, out),
+                6 if !S::SCALED => two_tiles::<S, 3, 3>(w, n, x, out),
+                7 if !S::SCALED => two_tiles::<S, 4, 3>(w, n, x, out),
+                8 if !S::SCALED => two_tiles::<S, 4, 4>(w, n, x, out),
                 _ => many_rows::<S>(w, n, x, out),
             }
         }
@@ -227,7 +242,7 @@ fn scales(w: &Matrix, n: usize) -> Scales<'_> {
     }
 }
 
-/// R rows straight from the stored weights.
+/// R rows straight from the stored weights, C of these at a time.
 unsafe fn few_rows<S: Stored, const R: usize, const C: usize>(w: &Matrix, n: Range<usize>, x: Rows<'_>, out: Target) {
     let x: [&[f32]; R] = std::array::from_fn(|r| x.row(r));
     let whole = n.len() / C * C;
@@ -238,6 +253,18 @@ unsafe fn few_rows<S: Stored, const R: usize, const C: usize>(w: &Matrix, n: Ran
     for at in whole..n.len() {
         // SAFETY: the caller's promise; column at.
         unsafe { few_outputs::<S, R, 1>(w, n.start + at, x, out.at(0, at)) }
+    }
+}
+
+/// A + B rows in two tiles.
+unsafe fn two_tiles<S: Stored, const A: usize, const B: usize>(w: &Matrix, n: Range<usize>, x: Rows<'_>, out: Target) {
+    for at in (0..n.len()).step_by(3) {
+        let n = n.start + at..n.end.min(n.start + at + 3);
+        // SAFETY: the caller's promise; columns at .. at + 3, rows below A and from A on.
+        unsafe {
+            few_rows::<S, A, 3>(w, n.clone(), x.part(0, A), out.at(0, at));
+            few_rows::<S, B, 3>(w, n, x.part(A, B), out.at(A, at));
+        }
     }
 }
 
@@ -255,10 +282,11 @@ unsafe fn few_outputs<S: Stored, const R: usize, const C: usize>(w: &Matrix, n: 
 }
 
 /// Outputs in a panel of decoded weights.
-const PANEL: usize = 24;
-/// Columns of a panel: 4 rows of activations (16 KiB) stay in the first cache, the panel (96 KiB) in the second.
-const PANEL_COLUMNS: usize = 1024;
-/// Rows whose sums (192 KiB) are kept while a panel's columns pass.
+const PANEL: usize = 48;
+/// Columns of a panel: 4 rows of activations (8 KiB) stay in the first cache, the panel (96 KiB) in the second. Of the
+/// sizes tried, 24 to 96 by 512 to 1024, this pair was best: 83 % of peak on one Zen 3 core, 2026-11.
+const PANEL_COLUMNS: usize = 512;
+/// Rows whose sums (384 KiB) are kept while a panel's columns pass.
 pub const PANEL_ROWS: usize = 256;
 /// Most rows of a register tile.
 const TILE_ROWS: usize = 4;

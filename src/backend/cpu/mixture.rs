@@ -48,7 +48,7 @@ pub fn mix(cpu: &mut Cpu, w: &Moe<Cpu>, x: &[f32], y: &mut [f32]) {
     }
     show(&mut cpu.observer, &cpu.layer, "router.1", Observed::F32(weights));
     show(&mut cpu.observer, &cpu.layer, "router.2", Observed::U32(ids));
-    routed::moe(&w.experts, x, rows, moe.top_k, ids, weights, y);
+    routed::moe(&w.experts, x, rows, moe.top_k, ids, weights, y, &mut cpu.moe);
 
     activation::silu_multiply(gate, up);
     linear::linear(&w.shared_down, gate, rows, shared);

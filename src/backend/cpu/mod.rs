@@ -33,6 +33,7 @@ use crate::config::Shape;
 use crate::error::Result;
 use crate::state::Sequence;
 use crate::weights::{Matrix, experts::Expert};
+use moe::MoeScratch;
 use rope::Rope;
 
 /// The CPU and its scratch.
@@ -41,6 +42,7 @@ pub struct Cpu {
     rows: Rows,
     rope: Rope,
     qsa: qsa::Scratch,
+    moe: MoeScratch,
     pool: Pool,
     observer: Option<Observer>,
     layer: String,
@@ -49,10 +51,12 @@ pub struct Cpu {
 impl Cpu {
     /// Plans all scratch for steps of up to `options.max_rows` rows.
     pub fn new(shape: &Shape, options: BackendOptions) -> Cpu {
+        let m = &shape.moe;
         Cpu {
             rows: Rows::default(),
             rope: Rope::new(&shape.rope, options.rope, options.max_rows),
             qsa: qsa::Scratch::new(shape, &options),
+            moe: MoeScratch::new(options.max_rows, m.top_k, m.experts, m.intermediate, shape.hidden),
             pool: Pool(vec![0.0; pool_floats(shape, options.max_rows)]),
             observer: None,
             layer: String::new(),
@@ -62,7 +66,9 @@ impl Cpu {
 
     /// Bytes of scratch that [`Cpu::new`] takes: part of the memory plan.
     pub fn scratch_bytes(shape: &Shape, options: &BackendOptions) -> usize {
-        pool_floats(shape, options.max_rows) * size_of::<f32>() + qsa::Scratch::bytes(shape, options)
+        pool_floats(shape, options.max_rows) * size_of::<f32>()
+            + qsa::Scratch::bytes(shape, options)
+            + MoeScratch::bytes(options.max_rows, shape.moe.top_k, shape.moe.intermediate, shape.hidden)
     }
 }
 

@@ -17,6 +17,13 @@ pub trait Stored {
     const BYTES: usize = size_of::<Self::Group>() / WIDTH;
     /// Eight values. `scale` holds the result of [`Scales::at`].
     fn lanes<L: Lanes>(group: &Self::Group, scale: L) -> L;
+    /// Whether [`Stored::pair`] is cheaper than two groups apart.
+    const PAIRED: bool = false;
+    /// Sixteen values.
+    #[inline(always)]
+    fn pair<L: Lanes>(groups: &[Self::Group; 2], scale: L) -> [L; 2] {
+        [Self::lanes(&groups[0], scale), Self::lanes(&groups[1], scale)]
+    }
 }
 
 /// [`crate::weights::Format::F32`]
@@ -66,6 +73,12 @@ impl Stored for E4m3 {
     fn lanes<L: Lanes>(group: &[u8; 8], scale: L) -> L {
         L::e4m3_by_256(group).mul(scale)
     }
+    const PAIRED: bool = true;
+    #[inline(always)]
+    fn pair<L: Lanes>(groups: &[[u8; 8]; 2], scale: L) -> [L; 2] {
+        let [a, b] = L::e4m3_pair_by_256(groups);
+        [a.mul(scale), b.mul(scale)]
+    }
 }
 
 /// The scales of one weight row.
@@ -106,7 +119,7 @@ vectorised! {
     pub fn add_lanes(sums: &[Eight], out: &mut [f32]) = add_lanes_lanes;
 }
 
-/// Group `i` of a row whose last group may be short.
+/// The short group at a row's end, zeros behind it (they decode to 0).
 #[inline(always)]
 fn tail<S: Stored>(bytes: &[u8]) -> S::Group {
     let mut group = S::Group::default();
@@ -142,6 +155,24 @@ fn store_sums<L: Lanes, const R: usize, const C: usize>(tile: [[L; C]; R], sums:
     }
 }
 
+/// # Safety
+/// Every row has more than `g` groups.
+#[inline(always)]
+unsafe fn add_products<L: Lanes, const R: usize, const C: usize>(
+    tile: &mut [[L; C]; R],
+    w: [L; C],
+    rows: [&[[f32; WIDTH]]; R],
+    g: usize,
+) {
+    for r in 0..R {
+        // SAFETY: the caller's promise.
+        let x = L::load(unsafe { rows[r].get_unchecked(g) });
+        for c in 0..C {
+            tile[r][c] = w[c].mul_add(x, tile[r][c]);
+        }
+    }
+}
+
 #[inline(always)]
 fn stored_tile_lanes<L: Lanes, S: Stored, const R: usize, const C: usize>(
     w: [&[u8]; C],
@@ -172,19 +203,29 @@ fn stored_tile_lanes<L: Lanes, S: Stored, const R: usize, const C: usize>(
                 scale[c] = L::splat(scales[c].at(start * WIDTH));
             }
         }
-        for g in start..end {
+        let mut g = start;
+        while S::PAIRED && g + 2 <= end {
+            let mut v = [[L::splat(0.0); C]; 2];
+            for c in 0..C {
+                // SAFETY: g + 2 <= whole, and every weight row was found to hold `whole` groups.
+                let pair = unsafe { &*weights[c].as_ptr().add(g).cast::<[S::Group; 2]>() };
+                [v[0][c], v[1][c]] = S::pair(pair, scale[c]);
+            }
+            for v in v {
+                // SAFETY: g < whole, and every activation row was found to hold `whole` groups.
+                unsafe { add_products(&mut tile, v, rows, g) };
+                g += 1;
+            }
+        }
+        while g < end {
             let mut v = [L::splat(0.0); C];
             for c in 0..C {
                 // SAFETY: g < whole, and every weight row was found to hold `whole` groups.
                 v[c] = S::lanes(unsafe { weights[c].get_unchecked(g) }, scale[c]);
             }
-            for r in 0..R {
-                // SAFETY: g < whole, and every activation row was found to hold `whole` groups.
-                let x = L::load(unsafe { rows[r].get_unchecked(g) });
-                for c in 0..C {
-                    tile[r][c] = v[c].mul_add(x, tile[r][c]);
-                }
-            }
+            // SAFETY: g < whole, and every activation row was found to hold `whole` groups.
+            unsafe { add_products(&mut tile, v, rows, g) };
+            g += 1;
         }
         start = end;
     }
@@ -239,13 +280,8 @@ fn panel_tile<L: Lanes, const R: usize, const C: usize>(
             // SAFETY: g < whole, and every weight row was cut to at least `whole` groups.
             v[c] = L::load(unsafe { &weights[c].get_unchecked(g).0 });
         }
-        for r in 0..R {
-            // SAFETY: g < whole, and every activation row was found to hold `whole` groups.
-            let x = L::load(unsafe { rows[r].get_unchecked(g) });
-            for c in 0..C {
-                tile[r][c] = v[c].mul_add(x, tile[r][c]);
-            }
-        }
+        // SAFETY: g < whole, and every activation row was found to hold `whole` groups.
+        unsafe { add_products(&mut tile, v, rows, g) };
     }
     if whole * WIDTH < columns {
         for r in 0..R {
@@ -259,7 +295,7 @@ fn panel_tile<L: Lanes, const R: usize, const C: usize>(
 }
 
 #[inline(always)]
-fn panel_sums_lanes<L: Lanes, const R: usize>(sums: &[Eight], mut out: [&mut [f32]; R]) {
+fn panel_sums_lanes<L: Lanes, const R: usize>(sums: &[Eight], out: [&mut [f32]; R]) {
     for (tile, sums) in sums.chunks(PANEL_TILE * R).enumerate() {
         let outputs = sums.len() / R;
         for c in 0..outputs {
@@ -286,7 +322,14 @@ fn decode_lanes<L: Lanes, S: Stored>(w: &[u8], scales: Scales<'_>, column: usize
         let in_block = if S::SCALED { column / WIDTH % span } else { 0 };
         let end = if start == 0 { span - in_block } else { start + span }.min(whole.len());
         let scale = L::splat(if S::SCALED { scales.at(column + start * WIDTH) } else { 1.0 });
-        for (group, out) in whole[start..end].iter().zip(&mut out[start..end]) {
+        let (pairs, last) = whole[start..end].as_chunks::<2>();
+        let (out_pairs, out_last) = out[start..end].as_chunks_mut::<2>();
+        for (pair, [to_a, to_b]) in pairs.iter().zip(out_pairs) {
+            let [a, b] = S::pair(pair, scale);
+            a.store(&mut to_a.0);
+            b.store(&mut to_b.0);
+        }
+        for (group, out) in last.iter().zip(out_last) {
             S::lanes(group, scale).store(&mut out.0);
         }
         start = end;

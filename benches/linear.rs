@@ -1,0 +1,139 @@
+//! Speed of matrix products against what the machine can do at most.
+//!
+//! Owns: two ceilings, measured in the same run (bytes read by a plain sum, multiply-adds that touch registers only),
+//! and the share of them that `linear` reaches, printed before Criterion's own report.
+//! Not here: correctness (`tests/linear.rs`).
+//! Run with `cargo bench --bench linear`; `RAYON_NUM_THREADS` sets the threads.
+
+use std::hint::black_box;
+use std::time::{Duration, Instant};
+
+use criterion::{BenchmarkId, Criterion, Throughput};
+use hipfire::backend::cpu::linear::linear;
+use hipfire::weights::{Bytes, Format, Matrix};
+use rayon::prelude::*;
+
+/// An eight-lane multiply-add loop over registers and a sum over memory: the two ceilings.
+#[cfg(target_arch = "x86_64")]
+mod ceiling {
+    use std::arch::x86_64::*;
+
+    const STEPS: usize = 1 << 18;
+    const CHAINS: usize = 12;
+    /// Multiply-adds (of one lane) in a call of [`multiply_adds`].
+    pub const MULTIPLY_ADDS: usize = STEPS * CHAINS * 8;
+
+    /// As many independent chains as the latency of the instruction asks for, nothing but registers.
+    #[target_feature(enable = "avx2,fma")]
+    pub fn multiply_adds(seed: f32) -> f32 {
+        let (factor, term) = (_mm256_set1_ps(seed), _mm256_set1_ps(1.0 - seed));
+        let mut chains = [_mm256_set1_ps(0.5); CHAINS];
+        for _ in 0..STEPS {
+            for chain in &mut chains {
+                *chain = _mm256_fmadd_ps(*chain, factor, term);
+            }
+        }
+        _mm256_cvtss_f32(chains.into_iter().fold(_mm256_setzero_ps(), |a, b| _mm256_add_ps(a, b)))
+    }
+
+    /// Adds up bytes as 32-bit words.
+    #[target_feature(enable = "avx2")]
+    pub fn sum(bytes: &[u8]) -> i32 {
+        let mut sums = [_mm256_setzero_si256(); 4];
+        for chunk in bytes.as_chunks::<128>().0 {
+            for (sum, part) in sums.iter_mut().zip(chunk.as_chunks::<32>().0) {
+                // SAFETY: `part` is 32 readable bytes.
+                *sum = _mm256_add_epi32(*sum, unsafe { _mm256_loadu_si256(part.as_ptr().cast()) });
+            }
+        }
+        let sum = sums.into_iter().fold(_mm256_setzero_si256(), |a, b| _mm256_add_epi32(a, b));
+        _mm_cvtsi128_si32(_mm256_castsi256_si128(sum))
+    }
+}
+
+/// The best time of each of several candidates, run in turn until `budget` is over: whatever else the machine does
+/// meets all of them.
+fn best<const N: usize>(budget: Duration, mut candidates: [&mut dyn FnMut(); N]) -> [f64; N] {
+    let start = Instant::now();
+    let mut best = [f64::INFINITY; N];
+    while start.elapsed() < budget {
+        for (run, best) in candidates.iter_mut().zip(&mut best) {
+            let once = Instant::now();
+            run();
+            *best = best.min(once.elapsed().as_secs_f64());
+        }
+    }
+    best
+}
+
+fn matrix(format: Format, rows: usize, cols: usize) -> Matrix {
+    // Any bit pattern is as fast as another; 0x3c keeps F32, F16, BF16 and E4M3 finite and normal.
+    let data = vec![0x3c; rows * format.row_bytes(cols)];
+    Matrix { name: format!("{format}"), format, rows, cols, data: Bytes::heap(data), scales: None }
+}
+
+const BUDGET: Duration = Duration::from_millis(500);
+
+/// Prints, for every format, one row against the bandwidth of a plain sum over the same bytes, and several rows
+/// against multiply-adds on registers.
+#[cfg(target_arch = "x86_64")]
+fn report() {
+    if !(is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma")) {
+        println!("no AVX2 and FMA here: the ceilings are not measured");
+        return;
+    }
+    let (threads, cols) = (rayon::current_num_threads(), 2_560);
+    println!("{threads} threads, weights of {cols} columns; one run alternates product and ceiling");
+    for format in [Format::Bf16, Format::F8E4m3, Format::F16, Format::F32] {
+        // Larger than the last cache, so that weights come from memory.
+        let w = matrix(format, 100_000_000 / format.row_bytes(cols), cols);
+        let part = w.data.len().div_ceil(4 * threads).next_multiple_of(4096);
+        // SAFETY: AVX2 was detected above.
+        let mut sum = || w.data.par_chunks(part).for_each(|part| _ = black_box(unsafe { ceiling::sum(part) }));
+        for rows in [1, 2, 4, 8] {
+            let (x, mut y) = (vec![0.5; rows * cols], vec![0.0; rows * w.rows]);
+            let [read, product] = best(BUDGET, [&mut sum, &mut || linear(&w, &x, rows, &mut y)]);
+            let speed = w.data.len() as f64 / read / 1e9;
+            println!("{format:>8} {rows:3} rows: {:4.0} % of {speed:.1} GB/s", 100.0 * read / product);
+        }
+        let w = matrix(format, 2_560, cols);
+        // SAFETY: AVX2 and FMA were detected above.
+        let one = |_| _ = black_box(unsafe { ceiling::multiply_adds(black_box(0.5)) });
+        let mut peak = || (0..threads).into_par_iter().with_max_len(1).for_each(one);
+        for rows in [16, 64, 512] {
+            let (x, mut y) = (vec![0.5; rows * cols], vec![0.0; rows * w.rows]);
+            let [ceiling, product] = best(BUDGET, [&mut peak, &mut || linear(&w, &x, rows, &mut y)]);
+            let ceiling = (threads * ceiling::MULTIPLY_ADDS) as f64 / ceiling;
+            let speed = (rows * w.rows * cols) as f64 / product;
+            println!("{format:>8} {rows:3} rows: {:4.0} % of {:.1} GMAC/s", 100.0 * speed / ceiling, ceiling / 1e9);
+        }
+    }
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn report() {}
+
+fn cached(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("linear");
+    group.measurement_time(Duration::from_secs(1)).warm_up_time(Duration::from_millis(200)).sample_size(20);
+    // Matrices of the embedded model's size, where the cost of a call counts.
+    for (rows, cols) in [(32, 256), (256, 256), (256, 512), (512, 256), (4096, 256)] {
+        let w = matrix(Format::Bf16, rows, cols);
+        let (x, mut y) = (vec![0.5; cols], vec![0.0; rows]);
+        group.throughput(Throughput::Bytes(w.data.len() as u64));
+        group.bench_function(BenchmarkId::new("one row", format!("{rows}x{cols}")), |bencher| {
+            bencher.iter(|| linear(&w, black_box(&x), 1, &mut y));
+        });
+    }
+    group.finish();
+}
+
+fn main() {
+    // The pool's own threads call, as the engine's do: a call from outside pays for the hand-over.
+    rayon::scope(|_| {
+        report();
+        let mut criterion = Criterion::default().configure_from_args();
+        cached(&mut criterion);
+        criterion.final_summary();
+    });
+}

@@ -1,0 +1,196 @@
+//! The terminal: bars, dimmed text, log lines, and checked writing to standard output.
+//!
+//! Owns: whether and where something is coloured or animated, and how output is written.
+//! Always true: bars only on a terminal, a log line instead elsewhere; a failed write to standard error is ignored, one
+//! to standard output is an error that names it.
+//! Not here: what is written (`run`, `score`, `inspect`).
+
+use std::io::{self, IsTerminal, Write};
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressStyle};
+use tracing_subscriber::EnvFilter;
+
+use super::Failure;
+use super::args::{Color, GlobalArgs, LogFormat, ModelArgs};
+use crate::engine::Loaded;
+use crate::error::{Error, Result};
+
+/// A prompt that is read faster than this needs no progress.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// Time between two log lines of one prompt.
+const LOG_EVERY: Duration = Duration::from_secs(5);
+
+/// What the two standard streams are.
+#[derive(Debug, Clone, Copy)]
+pub struct Ui {
+    color: bool,
+    /// Standard error is a terminal.
+    pub err_terminal: bool,
+    /// Standard output is a terminal.
+    pub out_terminal: bool,
+    bars: bool,
+}
+
+fn color(choice: Color) -> bool {
+    let set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    match choice {
+        Color::Always => true,
+        Color::Never => false,
+        Color::Auto => {
+            io::stderr().is_terminal() && !set("NO_COLOR") && std::env::var_os("TERM") != Some("dumb".into())
+        }
+    }
+}
+
+/// Sends log lines to standard error. RUST_LOG decides what is said, else -v and -q.
+pub fn start_logs(global: &GlobalArgs) -> Result<(), Failure> {
+    let level = match (global.quiet, global.verbose) {
+        (true, _) => "error",
+        (false, 0) => "info",
+        (false, 1) => "debug",
+        (false, _) => "trace",
+    };
+    let rules = std::env::var("RUST_LOG").ok().filter(|rules| !rules.is_empty()).unwrap_or_else(|| level.into());
+    let filter = EnvFilter::try_new(&rules).map_err(|error| {
+        Failure::Usage(format!("RUST_LOG is '{rules}', which is not a filter ({error}); use for example hipfire=debug"))
+    })?;
+    let logs = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(io::stderr)
+        .with_ansi(color(global.color))
+        .log_internal_errors(false);
+    // A second call in one process (a test) keeps the first.
+    let _ = match global.log_format {
+        LogFormat::Text => logs.without_time().with_target(false).try_init(),
+        LogFormat::Json => logs.json().try_init(),
+    };
+    Ok(())
+}
+
+impl Ui {
+    /// Looks at the streams once.
+    pub fn new(global: &GlobalArgs) -> Ui {
+        let err_terminal = io::stderr().is_terminal();
+        Ui {
+            color: color(global.color),
+            err_terminal,
+            out_terminal: io::stdout().is_terminal(),
+            bars: err_terminal && !global.quiet && global.log_format == LogFormat::Text,
+        }
+    }
+
+    /// Text for standard error, dimmed where colour is on.
+    pub fn dim(&self, text: &str) {
+        let mut err = io::stderr().lock();
+        let _ = match self.color {
+            true => write!(err, "\x1b[2m{text}\x1b[0m"),
+            false => write!(err, "{text}"),
+        };
+        let _ = err.flush();
+    }
+
+    /// Loads a model, with a moving line on a terminal and a log line elsewhere.
+    pub fn load(&self, model: &ModelArgs) -> Result<Loaded> {
+        let started = Instant::now();
+        let bar = self.bars.then(|| {
+            let bar = ProgressBar::new_spinner().with_message("loading the model");
+            bar.enable_steady_tick(Duration::from_millis(100));
+            bar
+        });
+        let loaded = Loaded::open(&model.load_options());
+        match bar {
+            Some(bar) => bar.finish_and_clear(),
+            None => {
+                if let Ok(loaded) = &loaded {
+                    tracing::info!("loaded {} in {:.2} s", loaded.name, started.elapsed().as_secs_f64());
+                }
+            }
+        }
+        loaded
+    }
+
+    /// Progress through tokens, shown once it has taken a second.
+    pub fn progress(&self, verb: &'static str) -> Progress {
+        let now = Instant::now();
+        Progress { bars: self.bars, verb, bar: None, started: now, logged: None }
+    }
+}
+
+/// See [`Ui::progress`].
+pub struct Progress {
+    bars: bool,
+    verb: &'static str,
+    bar: Option<ProgressBar>,
+    started: Instant,
+    logged: Option<Instant>,
+}
+
+impl Progress {
+    /// `done` of `total` tokens.
+    pub fn at(&mut self, done: usize, total: usize) {
+        if done == 0 {
+            self.started = Instant::now();
+        }
+        if done >= total {
+            return self.clear();
+        }
+        if self.started.elapsed() < PATIENCE {
+            return;
+        }
+        if self.bars {
+            let bar = self.bar.get_or_insert_with(|| {
+                let template = "{msg} {bar:30} {pos}/{len} tokens, {per_sec}, {eta} left";
+                let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
+                ProgressBar::new(total as u64)
+                    .with_style(style)
+                    .with_message(self.verb)
+                    .with_elapsed(self.started.elapsed())
+            });
+            bar.set_position(done as u64);
+        } else if self.logged.is_none_or(|at| at.elapsed() >= LOG_EVERY) {
+            self.logged = Some(Instant::now());
+            tracing::info!("{}: {done} of {total} tokens", self.verb);
+        }
+    }
+
+    /// Takes the bar away.
+    pub fn clear(&mut self) {
+        if let Some(bar) = self.bar.take() {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        self.clear();
+    }
+}
+
+/// Standard output. Everything written has been handed to the system when a call returns.
+pub struct Output(io::BufWriter<io::StdoutLock<'static>>);
+
+impl Output {
+    /// Holds standard output until dropped.
+    pub fn new() -> Output {
+        Output(io::BufWriter::new(io::stdout().lock()))
+    }
+
+    /// Text as it is.
+    pub fn text(&mut self, text: &str) -> Result<()> {
+        self.bytes(text.as_bytes())
+    }
+
+    /// Bytes as they are.
+    pub fn bytes(&mut self, bytes: &[u8]) -> Result<()> {
+        self.0.write_all(bytes).and_then(|()| self.0.flush()).map_err(Error::io("cannot write to standard output"))
+    }
+
+    /// One JSON value and a line's end.
+    pub fn json(&mut self, value: &impl serde::Serialize) -> Result<()> {
+        let text =
+            serde_json::to_string(value).map_err(|error| Error::invalid(format!("cannot write JSON: {error}")))?;
+        self.bytes(format!("{text}\n").as_bytes())
+    }
+}

@@ -1,0 +1,163 @@
+//! What a model is, without loading it: its shape, and parameters and bytes by group.
+//!
+//! Owns: which group a tensor belongs to, and the sums.
+//! Always true: only headers and config.json are read; every byte of every tensor is in exactly one group.
+//! Not here: the memory plan (`arena::plan`), printing (`cli::inspect`).
+
+use serde::Serialize;
+
+use crate::config::{Mixer, Shape};
+use crate::error::Result;
+use crate::weights::{Checkpoint, Source};
+
+/// A model's description.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Summary {
+    /// Name of the folder, or "ember".
+    pub name: String,
+    /// Named facts about the shape, in reading order.
+    pub shape: Vec<Fact>,
+    /// Tensors by what they do; empty groups are left out.
+    pub groups: Vec<Group>,
+    /// Parameters of all groups.
+    pub parameters: u64,
+    /// Bytes of all groups.
+    pub bytes: u64,
+}
+
+/// One line about the shape.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Fact {
+    /// What it is about.
+    pub name: &'static str,
+    /// In words.
+    pub value: String,
+}
+
+/// Tensors that do the same.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Group {
+    /// What they do.
+    pub name: &'static str,
+    /// How many there are.
+    pub tensors: usize,
+    /// Elements, without scales and integer constants.
+    pub parameters: u64,
+    /// Bytes in the checkpoint, scales and constants included.
+    pub bytes: u64,
+    /// Element types, each once.
+    pub types: Vec<String>,
+}
+
+/// Groups in the order they are shown, with a part of the tensor's name that tells; the first match counts, the last
+/// one matches everything.
+const GROUPS: [(&str, &[&str]); 11] = [
+    ("vision tower (not used)", &["visual."]),
+    ("MTP head", &["mtp."]),
+    ("routed experts", &[".mlp.experts."]),
+    ("shared experts and routers", &[".mlp."]),
+    ("hyper-connections", &["hyper_connection"]),
+    ("GDN mixers", &[".linear_attn."]),
+    ("QSA attention", &[".self_attn."]),
+    ("n-gram table", &["ngram_embedding."]),
+    ("n-gram embedding, dense part", &[".ple."]),
+    ("embedding and head", &["embed_tokens.", "lm_head."]),
+    ("other", &[""]),
+];
+
+/// Describes the model of `source`, whose config.json gave `shape`. Fails if a weight file is missing or damaged.
+pub fn summary(source: &Source, shape: &Shape) -> Result<Summary> {
+    let checkpoint = Checkpoint::open(source)?;
+    let tensors = checkpoint.list().map(|t| (t.name, t.dtype, t.shape, t.bytes));
+    let groups = grouped(tensors);
+    Ok(Summary {
+        name: source.name().to_string(),
+        shape: facts(shape),
+        parameters: groups.iter().map(|g| g.parameters).sum(),
+        bytes: groups.iter().map(|g| g.bytes).sum(),
+        groups,
+    })
+}
+
+fn grouped<'a>(tensors: impl Iterator<Item = (&'a str, &'a str, &'a [usize], usize)>) -> Vec<Group> {
+    let empty = |name| Group { name, tensors: 0, parameters: 0, bytes: 0, types: Vec::new() };
+    let mut groups: Vec<Group> = GROUPS.iter().map(|&(name, _)| empty(name)).collect();
+    for (name, dtype, shape, bytes) in tensors {
+        let index = GROUPS.iter().position(|(_, parts)| parts.iter().any(|part| name.contains(part)));
+        let group = &mut groups[index.unwrap_or(GROUPS.len() - 1)];
+        group.tensors += 1;
+        group.bytes += bytes as u64;
+        let constant = dtype.starts_with('I') || dtype.starts_with('U') || name.contains("_scale");
+        if !constant {
+            group.parameters += shape.iter().map(|&n| n as u64).product::<u64>();
+            if !group.types.iter().any(|known| known == dtype) {
+                group.types.push(dtype.to_string());
+            }
+        }
+    }
+    groups.retain(|group| group.tensors > 0);
+    groups
+}
+
+fn facts(shape: &Shape) -> Vec<Fact> {
+    let fact = |name, value| Fact { name, value };
+    let (a, i, g, m) = (&shape.attention, &shape.indexer, &shape.gdn, &shape.moe);
+    let mut facts = vec![
+        fact("vocabulary", format!("{} ids", shape.vocab)),
+        fact("context", format!("{} tokens", shape.max_position)),
+        fact(
+            "layers",
+            format!("{}: {} GDN, {} QSA", shape.layers.len(), shape.count(Mixer::Gdn), shape.count(Mixer::Qsa)),
+        ),
+        fact("width", format!("{} in {} residual streams", shape.hidden, shape.hyper.streams)),
+        fact("QSA", format!("{} query and {} KV heads of {}", a.query_heads, a.kv_heads, a.head_dim)),
+        fact("indexer", format!("{} heads of {}; {} tokens in blocks of {}", i.heads, i.head_dim, i.budget, i.ratio)),
+        fact(
+            "GDN",
+            format!("{} key heads of {}, {} value heads of {}", g.key_heads, g.key_dim, g.value_heads, g.value_dim),
+        ),
+        fact(
+            "experts",
+            format!(
+                "{} of width {}, {} a token; a shared one of {}",
+                m.experts, m.intermediate, m.top_k, m.shared_intermediate
+            ),
+        ),
+    ];
+    if let Some(ple) = &shape.ple {
+        let rows = ple.hash.first().map_or(0, |hash| hash.table_rows);
+        facts.push(fact("n-gram table", format!("{rows} rows of {}, {} a token", ple.row_dim(), ple.heads())));
+    }
+    let mtp = if shape.mtp_layers == 0 { "none".into() } else { format!("{} layer", shape.mtp_layers) };
+    facts.push(fact("MTP head", mtp));
+    facts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_tensor_of_the_embedded_model_has_a_group_and_the_sums_are_the_cards() {
+        let Some(source) = Source::embedded() else { return };
+        let checkpoint = Checkpoint::open(&source).unwrap();
+        let groups = grouped(checkpoint.list().map(|t| (t.name, t.dtype, t.shape, t.bytes)));
+        assert!(groups.iter().all(|group| group.name != "other"), "{groups:?}");
+        assert_eq!(groups.iter().map(|g| g.bytes).sum::<u64>(), checkpoint.bytes());
+        // The model card: 11.94 M parameters.
+        let parameters: u64 = groups.iter().map(|g| g.parameters).sum();
+        assert_eq!((parameters as f64 / 1e4).round() / 100.0, 11.94);
+    }
+
+    #[test]
+    fn scales_and_integer_constants_are_bytes_but_no_parameters() {
+        let tensors: [(&str, &str, &[usize], usize); 3] = [
+            ("model.layers.0.mlp.experts.0.up_proj.weight", "F8_E4M3", &[128, 256], 32768),
+            ("model.layers.0.mlp.experts.0.up_proj.weight_scale_inv", "F32", &[1, 2], 8),
+            ("model.layers.1.ple.ple_embedding.layer_multipliers", "I64", &[3], 24),
+        ];
+        let groups = grouped(tensors.into_iter());
+        assert_eq!((groups[0].parameters, groups[0].bytes, groups[0].types.len()), (32768, 32776, 1));
+        assert_eq!((groups[1].parameters, groups[1].bytes), (0, 24));
+    }
+}

@@ -1,0 +1,151 @@
+//! From a folder (or the binary itself) to a running engine with its text side.
+//!
+//! Owns: the choices of a load, and the order: small files first, so that a mistake is found before the weights.
+//! Always true: what was loaded came from one source.
+//! Not here: how each file is read (`weights`, `text`), which backend runs the model (`build`).
+
+use std::fmt::Display;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::build::{self, MemoryProbe};
+use super::inspect::{Summary, summary};
+use super::{Engine, Options, Prompt, Reading};
+use crate::config::{AttentionMode, KvBackend, KvMode, RopePrecision};
+use crate::error::{Error, Result};
+use crate::text::{Conversation, GenerationConfig, Template, Tokenizer, stop_ids};
+use crate::weights::Source;
+
+/// The most memory to plan for.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum MemoryLimit {
+    /// Bytes.
+    Bytes(u64),
+    /// A share of the memory there is, above 0 and up to 100.
+    Percent(f64),
+}
+
+/// What a user chose about the model and how it runs. `None` leaves it to the program.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LoadOptions {
+    /// The model's folder; `None` is the embedded model.
+    pub model: Option<PathBuf>,
+    /// Tokens a sequence may hold; `None` is what the model was made for.
+    pub max_seq: Option<usize>,
+    /// Threads of the CPU backend; `None` is one a core.
+    pub threads: Option<usize>,
+    /// The most memory to plan for.
+    pub memory_limit: Option<MemoryLimit>,
+    /// How keys and values are stored.
+    pub kv_mode: Option<KvMode>,
+    /// How the context's memory is obtained.
+    pub kv_backend: Option<KvBackend>,
+    /// Prompt tokens that one step takes, at least 1; also the rows a step is planned for.
+    pub prefill_chunk: usize,
+    /// Whether a backend may gather selected keys before attention.
+    pub gather: bool,
+    /// Which keys a query reads.
+    pub attention: AttentionMode,
+    /// Precision of the rotary table.
+    pub rope_precision: RopePrecision,
+}
+
+/// Opens the files of a model.
+pub fn open_source(model: Option<&Path>) -> Result<Source> {
+    match model {
+        Some(folder) => Source::open(folder),
+        None => Source::embedded().ok_or_else(|| {
+            Error::invalid(
+                "this program was built without a model inside (feature embedded-model): name one with -m DIR",
+            )
+        }),
+    }
+}
+
+/// A running model with its text side.
+pub struct Loaded {
+    /// Name of the folder, or "ember".
+    pub name: String,
+    /// Runs requests.
+    pub engine: Engine,
+    /// Between text and ids.
+    pub text: TextSide,
+    /// Says what the model holds now.
+    pub memory: MemoryProbe,
+}
+
+/// What turns text into ids and ids into text, and what the model's author chose.
+pub struct TextSide {
+    /// Text to ids and ids to bytes.
+    pub tokenizer: Arc<Tokenizer>,
+    /// Renders conversations.
+    template: Result<Template>,
+    /// generation_config.json, if the model has one.
+    pub generation: Option<GenerationConfig>,
+    /// Ids that end an answer.
+    pub stop_ids: Vec<u32>,
+}
+
+impl Loaded {
+    /// Loads a model and starts its engine.
+    pub fn open(options: &LoadOptions) -> Result<Loaded> {
+        let source = open_source(options.model.as_deref())?;
+        let mut text = TextSide::open(&source)?;
+        let built = build::build(&source, options)?;
+        text.stop_ids = stop_ids(text.generation.as_ref(), &text.tokenizer, built.model.shape().eos.as_slice());
+        let engine =
+            Engine::start(built.model, Options { prefill_chunk: options.prefill_chunk, memory: built.memory.clone() })?;
+        Ok(Loaded { name: source.name().to_string(), engine, text, memory: built.memory })
+    }
+}
+
+impl TextSide {
+    fn open(source: &Source) -> Result<TextSide> {
+        let tokenizer_json = source.file("tokenizer.json")?.ok_or_else(|| {
+            Error::model(format!("{} has no tokenizer.json: text cannot be turned into tokens", source.name()))
+        })?;
+        let config = source.file("tokenizer_config.json")?;
+        let tokenizer = Tokenizer::from_json(&tokenizer_json, config.as_deref())?;
+        let jinja = source.file("chat_template.jinja")?;
+        let jinja = jinja.as_deref().map(std::str::from_utf8).transpose().map_err(|error| {
+            Error::model(format!("chat_template.jinja of {} is not UTF-8 text: {error}", source.name()))
+        })?;
+        // A model without a template can still continue text: its absence matters to a conversation only.
+        let template = Template::source(jinja, config.as_deref()).and_then(|text| Template::new(&text, &tokenizer));
+        let generation = read_generation(source)?;
+        Ok(TextSide { tokenizer: Arc::new(tokenizer), template, generation, stop_ids: Vec::new() })
+    }
+
+    /// The prompt of a conversation.
+    pub fn chat_prompt(&self, conversation: &Conversation) -> Result<Prompt> {
+        let template = self.template.as_ref().map_err(|error| Error::model(error.to_string()))?;
+        let rendered = template.render(conversation)?;
+        let reading = Reading::Chat { thinking: rendered.opens_thinking() };
+        Ok(Prompt { ids: rendered.ids(&self.tokenizer)?, reading })
+    }
+
+    /// A prompt that is continued as it is; text that looks like a special token becomes one.
+    pub fn raw_prompt(&self, text: &str) -> Result<Prompt> {
+        Ok(Prompt { ids: self.tokenizer.encode_raw(text)?, reading: Reading::Plain })
+    }
+}
+
+fn read_generation(source: &Source) -> Result<Option<GenerationConfig>> {
+    source.file("generation_config.json")?.map(|json| GenerationConfig::from_json(&json)).transpose()
+}
+
+/// What a model's generation_config.json says, without loading the model.
+pub fn generation_config(model: Option<&Path>) -> Result<Option<GenerationConfig>> {
+    read_generation(&open_source(model)?)
+}
+
+/// The memory plan for `options`, to print. Nothing is loaded.
+pub fn memory_plan(options: &LoadOptions) -> Result<Box<dyn Display>> {
+    build::plan(&open_source(options.model.as_deref())?, options)
+}
+
+/// Describes the model that `options` name, without loading it.
+pub fn describe(options: &LoadOptions) -> Result<Summary> {
+    let source = open_source(options.model.as_deref())?;
+    summary(&source, &build::shape(&source)?)
+}
