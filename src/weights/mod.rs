@@ -240,8 +240,8 @@ impl Matrix {
         if cols.start > cols.end || cols.end > self.cols {
             return None;
         }
-        let block = gguf::types::of(self.format).ok().map(|kind| kind.block).filter(|_| self.scales.is_none());
-        let whole = block.is_some_and(|block| cols.start.is_multiple_of(block) && cols.len().is_multiple_of(block));
+        let block = self.format.block();
+        let whole = self.scales.is_none() && cols.start.is_multiple_of(block) && cols.len().is_multiple_of(block);
         let mut data = Vec::new();
         let mut values = vec![0.0; self.cols];
         for r in 0..self.rows {

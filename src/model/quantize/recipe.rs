@@ -70,22 +70,18 @@ fn format(output: &Output, default: Format, overrides: &[Override]) -> Result<Fo
 }
 
 fn fits(format: Format, cols: usize) -> bool {
-    types::of(format).is_ok_and(|kind| cols.is_multiple_of(kind.block))
+    types::of(format).is_ok() && cols.is_multiple_of(format.block())
 }
 
-/// `format`, or for rows that are not whole blocks of it the 32-wide type next above it in precision, or F16.
+/// `format`, or for rows that are not whole blocks of it a 32-wide type of no less precision, or F16.
 fn fitting(format: Format, cols: usize) -> Format {
-    if fits(format, cols) {
-        return format;
-    }
-    let narrow = types::of(format).ok().map(|kind| match kind.name {
-        "Q2_K" | "Q3_K" | "IQ4_XS" => "Q4_0",
-        "Q4_K" => "Q5_0",
-        "Q5_K" => "Q5_1",
-        _ => "Q8_0",
-    });
-    let narrow = narrow.and_then(|name| types::parse(name).ok());
-    narrow.filter(|&narrow| fits(narrow, cols)).unwrap_or(Format::F16)
+    let narrow = match format {
+        Format::Q2K | Format::Q3K | Format::Iq4Xs => Format::Iq4Nl,
+        Format::Q4K => Format::Q5_0,
+        Format::Q5K => Format::Q5_1,
+        _ => Format::Q8_0,
+    };
+    [format, narrow].into_iter().find(|&format| fits(format, cols)).unwrap_or(Format::F16)
 }
 
 #[cfg(test)]

@@ -30,26 +30,26 @@ const fn stored(id: u32, name: &'static str, block: usize, bytes: usize, format:
 const TYPES: [StoredType; 35] = [
     stored(0, "F32", 1, 4, Some(Format::F32)),
     stored(1, "F16", 1, 2, Some(Format::F16)),
-    stored(2, "Q4_0", 32, 18, None),
-    stored(3, "Q4_1", 32, 20, None),
-    stored(6, "Q5_0", 32, 22, None),
-    stored(7, "Q5_1", 32, 24, None),
-    stored(8, "Q8_0", 32, 34, None),
+    stored(2, "Q4_0", 32, 18, Some(Format::Q4_0)),
+    stored(3, "Q4_1", 32, 20, Some(Format::Q4_1)),
+    stored(6, "Q5_0", 32, 22, Some(Format::Q5_0)),
+    stored(7, "Q5_1", 32, 24, Some(Format::Q5_1)),
+    stored(8, "Q8_0", 32, 34, Some(Format::Q8_0)),
     stored(9, "Q8_1", 32, 36, None),
-    stored(10, "Q2_K", 256, 84, None),
-    stored(11, "Q3_K", 256, 110, None),
-    stored(12, "Q4_K", 256, 144, None),
-    stored(13, "Q5_K", 256, 176, None),
-    stored(14, "Q6_K", 256, 210, None),
+    stored(10, "Q2_K", 256, 84, Some(Format::Q2K)),
+    stored(11, "Q3_K", 256, 110, Some(Format::Q3K)),
+    stored(12, "Q4_K", 256, 144, Some(Format::Q4K)),
+    stored(13, "Q5_K", 256, 176, Some(Format::Q5K)),
+    stored(14, "Q6_K", 256, 210, Some(Format::Q6K)),
     stored(15, "Q8_K", 256, 292, None),
     stored(16, "IQ2_XXS", 256, 66, None),
     stored(17, "IQ2_XS", 256, 74, None),
     stored(18, "IQ3_XXS", 256, 98, None),
     stored(19, "IQ1_S", 256, 50, None),
-    stored(20, "IQ4_NL", 32, 18, None),
+    stored(20, "IQ4_NL", 32, 18, Some(Format::Iq4Nl)),
     stored(21, "IQ3_S", 256, 110, None),
     stored(22, "IQ2_S", 256, 82, None),
-    stored(23, "IQ4_XS", 256, 136, None),
+    stored(23, "IQ4_XS", 256, 136, Some(Format::Iq4Xs)),
     stored(24, "I8", 1, 1, None),
     stored(25, "I16", 1, 2, None),
     stored(26, "I32", 1, 4, None),
@@ -95,4 +95,24 @@ pub fn names() -> Vec<String> {
 /// For a sentence about a type that cannot be used.
 pub(crate) fn supported() -> String {
     names().join(", ").to_ascii_uppercase()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_are_as_long_as_the_format_says_and_every_weight_format_but_fp8_has_a_type() {
+        for kind in &TYPES {
+            if let Some(format) = kind.format {
+                assert_eq!((kind.block, kind.bytes), (format.block(), format.block_bytes()), "{}", kind.name);
+                assert_eq!(kind.name, format.to_string());
+            }
+        }
+        for format in Format::ALL {
+            assert_eq!(of(format).is_ok(), format != Format::F8E4m3, "{format}");
+        }
+        assert_eq!(parse("q4_k").unwrap(), Format::Q4K);
+        assert!(parse("i64").is_err() && parse("q9").unwrap_err().to_string().contains("iq4_xs"));
+    }
 }
