@@ -17,6 +17,8 @@ mod worker;
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod text_tests;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

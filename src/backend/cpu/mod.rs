@@ -3,12 +3,13 @@
 //!
 //! Owns: activation buffers, the scratch of every operation, the step's rows and rotary table.
 //! Always true: the bits of a row depend on its own data and its own sequence only, whatever the number of rows,
-//! sequences and threads (class *ordered*), but for the chunked delta rule (class *rounding*, see `delta`).
+//! sequences and threads (class *ordered*), but for the chunked delta rule (class *rounding*, see `chunked`).
 //! Not here: the order of operations (`model`), sampling (`engine`).
 
 pub mod activation;
 mod attend;
 pub mod avx2;
+mod chunked;
 mod delta;
 mod gdn;
 mod hyper;
