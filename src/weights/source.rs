@@ -12,7 +12,9 @@ use std::io;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
-use super::{Bytes, gguf::sets};
+use super::Bytes;
+use super::gguf::read::header;
+use super::gguf::{Vocabulary, sets};
 use crate::arena::host::FileMap;
 use crate::error::{Error, Result};
 
@@ -149,6 +151,14 @@ impl Source {
     /// Whether the model is made of GGUF files, which hold its config and tokenizer too.
     pub fn is_gguf(&self) -> bool {
         !self.parts.is_empty()
+    }
+
+    /// The tokenizer and chat template inside a GGUF model, `None` if it has none or the model is not GGUF.
+    pub fn vocabulary(&self) -> Result<Option<Vocabulary>> {
+        let Some(name) = self.parts.first() else { return Ok(None) };
+        let bytes = self.file(name)?;
+        let bytes = bytes.ok_or_else(|| Error::model(format!("{} has no file {name}: download it", self.name)))?;
+        Vocabulary::read(&header(name, &bytes)?.metadata)
     }
 
     /// The files of a GGUF model, in order; there is none for safetensors.
