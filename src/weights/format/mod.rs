@@ -18,7 +18,7 @@ use half::{bf16, f16};
 
 use crate::error::{Error, Result};
 pub(crate) use block::for_block;
-pub use block::{Block, codebook};
+pub use block::{Block, CODEBOOK, codebook};
 pub use e4m3::{E4M3, E4M3_MAX, encode_e4m3};
 
 /// How a matrix row is stored. All little-endian.
