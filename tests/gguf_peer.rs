@@ -115,6 +115,23 @@ fn llama_cpp_computes_our_logits_in_every_format_up_to_the_budget() {
     }
 }
 
+#[test]
+#[ignore = "needs tests/peer/setup.sh"]
+fn files_that_llama_cpp_quantised_give_its_logits_here() {
+    let ids = &tokenizer().encode_raw(TEXT).unwrap()[..131];
+    let folder = tempfile::tempdir().unwrap();
+    let file = write(Format::F32, folder.path());
+    // ggml's numbers of Q8_0, Q3_K_M, Q4_K_M, Q5_K_M, Q6_K and IQ4_XS.
+    for kind in [7, 12, 15, 17, 18, 30] {
+        let bytes = peer("quantize", &file, &kind.to_string(), folder.path());
+        let theirs_file = folder.path().join("theirs.gguf");
+        std::fs::write(&theirs_file, bytes).unwrap();
+        let (difference, same) = compare(&theirs(&theirs_file, ids, folder.path()), &ours(&theirs_file, ids));
+        println!("file type {kind}, quantised by llama.cpp: {difference:.5} (same top {same:.3})");
+        assert!(difference < bound(Format::Q8_0), "{kind}: {difference}");
+    }
+}
+
 const FORMATS: [Format; 15] = [
     Format::F32,
     Format::F16,
@@ -143,13 +160,11 @@ fn bound(format: Format) -> f64 {
     }
 }
 
-/// Changes keys of an F32 file, for both sides.
-fn changed(folder: &Path, name: &str, keys: &[(&str, Field)]) -> PathBuf {
-    let mut file = Edited::read(&std::fs::read(write(Format::F32, folder)).unwrap());
-    for (key, field) in keys {
-        file.set(&format!("qwen4exp.{key}"), field.clone());
-    }
-    let out = folder.join(name);
+/// A file with another key, for both sides.
+fn changed(file: &Path, name: &str, key: &str, field: Field) -> PathBuf {
+    let out = file.with_file_name(name);
+    let mut file = Edited::read(&std::fs::read(file).unwrap());
+    file.set(&format!("qwen4exp.{key}"), field);
     std::fs::write(&out, file.write()).unwrap();
     out
 }
@@ -162,23 +177,27 @@ fn beyond_the_budget_the_rule_of_the_last_block_is_the_only_difference() {
     let folder = tempfile::tempdir().unwrap();
     let rows = |all: &[f32], from: usize, to: usize| all[from * VOCAB..to * VOCAB].to_vec();
     let run = |file: &Path| (theirs(file, &ids, folder.path()), ours(file, &ids));
-    // As published: equal while everything is selected. Row 131 (132 tokens) is the first that ours reads 128 tokens
-    // for and llama.cpp 131 (spec, appendix A).
-    let (theirs, ours) = run(&write(Format::F32, folder.path()));
+    // As published: equal while everything is selected. From 132 tokens on ours reads 128 and a tail of up to 3, and
+    // llama.cpp always 131 (spec, appendix A): with a tail of 3 the counts are equal, but not the layers below.
+    let file = write(Format::F32, folder.path());
+    let (theirs, ours) = run(&file);
     let (before, _) = compare(&rows(&theirs, 0, 131), &rows(&ours, 0, 131));
-    let (first, _) = compare(&rows(&theirs, 131, 132), &rows(&ours, 131, 132));
     let (after, same) = compare(&rows(&theirs, 131, 400), &rows(&ours, 131, 400));
-    println!("published: {before:.6} up to 131 tokens, {first:.6} at 132, {after:.6} beyond (same top {same:.3})");
-    assert!(before < bound(Format::F32) && first > 2.0 * before);
+    let first = (131..400).find(|&r| compare(&rows(&theirs, r, r + 1), &rows(&ours, r, r + 1)).0 > 5.0 * before);
+    let first = first.map_or(0, |row| row + 1);
+    println!(
+        "published: {before:.6} up to 131 tokens, {after:.6} beyond (same top {same:.3}), visible from {first} on"
+    );
+    assert!(before < bound(Format::F32) && after > 10.0 * before);
     // With blocks of one token there is no tail, and both rules select the same 128 of up to 400.
     let layers = vec![0, 0, 0, 1, 0, 0, 0, 1];
-    let single = changed(folder.path(), "single.gguf", &[("attention.compress_ratios", Field::I32s(layers))]);
+    let single = changed(&file, "single.gguf", "attention.compress_ratios", Field::I32s(layers));
     let (theirs, ours) = run(&single);
     let (all, same) = compare(&theirs, &ours);
     println!("blocks of 1: {all:.6} over 400 tokens (same top {same:.3})");
     assert!(all < bound(Format::F32));
     // With a budget that holds all, nothing is selected.
-    let dense = changed(folder.path(), "dense.gguf", &[("attention.indexer.top_k", Field::U32(512))]);
+    let dense = changed(&file, "dense.gguf", "attention.indexer.top_k", Field::U32(512));
     let (theirs, ours) = run(&dense);
     let (all, same) = compare(&theirs, &ours);
     println!("budget 512: {all:.6} over 400 tokens (same top {same:.3})");

@@ -7,7 +7,6 @@
 //! Not here: which files belong together (`open`), what the keys mean (`model::config_gguf`).
 
 use std::collections::BTreeMap;
-use std::collections::BTreeSet;
 
 use super::metadata::{Kind, Metadata, Value, take_text};
 use super::types::{self, StoredType};
@@ -75,14 +74,10 @@ pub fn header(file: &str, bytes: &Bytes) -> Result<Header> {
     let metadata = Metadata { file: file.into(), bytes: bytes.clone(), values };
     let alignment = alignment(&metadata)?;
     let mut raw = Vec::new();
-    let mut names = BTreeSet::new();
     for i in 0..tensor_count {
-        let tensor = reader.tensor(i)?;
-        if !names.insert(tensor.name.clone()) {
-            return Err(reader.wrong(format!("it has tensor '{}' twice", tensor.name)));
-        }
-        raw.push(tensor);
+        raw.push(reader.tensor(i)?);
     }
+    check_names(&reader, &raw)?;
     // Cannot overflow: the position is inside the file.
     let data = reader.position().next_multiple_of(alignment);
     let tensors = raw.into_iter().map(|tensor| reader.place(tensor, data, alignment)).collect::<Result<Vec<_>>>()?;
@@ -97,6 +92,15 @@ fn alignment(metadata: &Metadata) -> Result<usize> {
         // ggml takes any power of two; a page of the largest kind is 2^30.
         Some(value) if value.is_power_of_two() && value <= 1 << 30 => Ok(value as usize),
         Some(value) => Err(metadata.wrong(KEY, format!("is {value}; a power of two is needed"))),
+    }
+}
+
+fn check_names(reader: &Reader<'_>, tensors: &[RawTensor]) -> Result<()> {
+    let mut names: Vec<&str> = tensors.iter().map(|tensor| tensor.name.as_str()).collect();
+    names.sort_unstable();
+    match names.windows(2).find(|pair| pair[0] == pair[1]) {
+        None => Ok(()),
+        Some(pair) => Err(reader.wrong(format!("it has tensor '{}' twice", pair[0]))),
     }
 }
 
