@@ -3,7 +3,6 @@
 #[path = "support/gguf.rs"]
 mod gguf;
 #[path = "support/golden.rs"]
-#[allow(dead_code)]
 mod golden;
 
 use gguf::{Edited, golden_source, load, logits, memory_source, written};

@@ -225,8 +225,8 @@ fn ple(
     let needed = ends.map(|(offset, size)| offset.saturating_add(*size)).max().unwrap_or(0);
     if needed > constants.table_rows || constants.table_rows - needed > TABLE_PADDING {
         return Err(Error::model(format!(
-            "tensor '{table}' has {} rows, and metadata '{ARCHITECTURE}.ple.head_offsets' and 'head_vocab_sizes' describe \
-             {needed}: the table belongs to another model",
+            "tensor '{table}' has {} rows, and '{ARCHITECTURE}.ple.head_offsets' and 'head_vocab_sizes' describe {needed}: \
+             the table belongs to another model",
             constants.table_rows
         )));
     }
