@@ -14,10 +14,10 @@ fn refused(outcome: &Outcome, parts: &[&str]) {
 fn bare_program_prints_a_short_help_of_what_works_and_succeeds() {
     let outcome = Program::new().run(&[]);
     assert_eq!((outcome.code, outcome.err.as_str()), (0, ""), "{outcome:?}");
-    for verb in ["run", "score", "inspect", "completions"] {
+    for verb in ["run", "score", "inspect", "quantize", "completions"] {
         assert!(outcome.out.contains(&format!("\n  {verb} ")), "{verb}: {}", outcome.out);
     }
-    for later in ["chat", "serve", "bench", "doctor", "quantize"] {
+    for later in ["chat", "serve", "bench", "doctor"] {
         assert!(!outcome.out.contains(&format!("\n  {later} ")), "{later}: {}", outcome.out);
     }
     assert!(outcome.out.lines().count() < 40);

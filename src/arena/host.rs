@@ -60,6 +60,20 @@ impl FileMap {
     }
 }
 
+/// Bytes that this process may still write to the disk under `folder`.
+pub fn free_bytes(folder: &Path) -> Result<u64> {
+    use std::os::unix::ffi::OsStrExt;
+    let what = || format!("cannot ask for the free space of {}", folder.display());
+    let path = std::ffi::CString::new(folder.as_os_str().as_bytes()).map_err(|e| Error::io(what())(e.into()))?;
+    // SAFETY: `statvfs` is plain numbers, for which all zeros is a value.
+    let mut disk: libc::statvfs = unsafe { std::mem::zeroed() };
+    // SAFETY: the path ends in a zero byte and the struct is ours; the call writes nothing else.
+    if unsafe { libc::statvfs(path.as_ptr(), &mut disk) } != 0 {
+        return Err(Error::io(what())(io::Error::last_os_error()));
+    }
+    Ok(disk.f_bavail.saturating_mul(disk.f_frsize))
+}
+
 /// Bytes made accessible at a time. Memory becomes resident a page at a time when it is touched, so a larger step costs
 /// nothing but the number that `committed` shows.
 const SEGMENT: usize = 2 << 20;

@@ -6,12 +6,12 @@
 
 use std::path::PathBuf;
 
-use clap::builder::{BoolishValueParser, NonEmptyStringValueParser};
+use clap::builder::{BoolishValueParser, NonEmptyStringValueParser, PossibleValuesParser};
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 
 use super::values::{self, AutoKvBackend, AutoKvMode, Device};
 use crate::config::{AttentionMode, RopePrecision};
-use crate::engine::{LoadOptions, MemoryLimit, SamplingParams};
+use crate::engine::{LoadOptions, MemoryLimit, SamplingParams, quantize_types};
 
 const AFTER_HELP: &str = "\
 Examples:
@@ -45,6 +45,8 @@ pub enum Verb {
     Score(ScoreArgs),
     /// Describe a model: shape, parameters and bytes by group
     Inspect(InspectArgs),
+    /// Rewrite a model as one GGUF file
+    Quantize(QuantizeArgs),
     /// Print a completion script for a shell
     Completions {
         /// The shell
@@ -100,8 +102,8 @@ pub enum LogFormat {
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Model")]
 pub struct ModelArgs {
-    /// Folder of the model; "embedded" is the one inside this program [default: embedded]
-    #[arg(short, long, value_name = "DIR")]
+    /// Folder or GGUF file of the model; "embedded" is the one inside this program [default: embedded]
+    #[arg(short, long, value_name = "DIR|FILE")]
     pub model: Option<PathBuf>,
     /// Tokens the context holds, prompt and answer together [default: what the model was made for]
     #[arg(short = 'c', long, visible_aliases = ["ctx-size", "max-model-len"], value_name = "N",
@@ -360,4 +362,30 @@ pub struct InspectArgs {
     /// The model.
     #[command(flatten)]
     pub model: ModelArgs,
+}
+
+/// `hipfire quantize`.
+#[derive(Debug, Args)]
+pub struct QuantizeArgs {
+    /// Folder or GGUF file of the model [default: the one inside this program]
+    #[arg(value_name = "SRC")]
+    pub source: Option<PathBuf>,
+    /// The file to write
+    #[arg(short, long, value_name = "OUT.gguf")]
+    pub output: PathBuf,
+    /// Type of the weights; small tensors that steer the model stay F32
+    #[arg(long, value_name = "TYPE", ignore_case = true, value_parser = PossibleValuesParser::new(quantize_types()))]
+    pub r#type: String,
+    /// Another type for tensors whose name contains PATTERN, in which * stands for anything (repeatable)
+    #[arg(long, value_name = "PATTERN=TYPE")]
+    pub tensor_type: Vec<String>,
+    /// Leave the MTP head out: llama.cpp does not load files that have one
+    #[arg(long)]
+    pub no_mtp: bool,
+    /// Replace the file if it exists
+    #[arg(long)]
+    pub force: bool,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
 }

@@ -8,6 +8,7 @@ pub mod args;
 mod export;
 mod input;
 mod inspect;
+mod quantize;
 mod run;
 mod score;
 pub mod settings;
@@ -72,6 +73,7 @@ fn dispatch(args: Vec<OsString>) -> Result<(), Failure> {
         Some(Verb::Run(args)) => run::run(&args, &settings, ui),
         Some(Verb::Score(args)) => score::score(&args, &ui),
         Some(Verb::Inspect(args)) => inspect::inspect(&args),
+        Some(Verb::Quantize(args)) => quantize::quantize(&args, &ui),
         Some(Verb::Completions { shell }) => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "hipfire", &mut script);

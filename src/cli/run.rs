@@ -61,7 +61,7 @@ pub fn run(args: &RunArgs, settings: &[Setting], ui: Ui) -> Result<(), Failure> 
             }
             event => {
                 if let TextEvent::Prefill { done, total } = event {
-                    progress.at(done, total);
+                    progress.at(done as u64, total as u64);
                 }
                 exporter.event(&event)?;
             }

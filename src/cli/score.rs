@@ -53,7 +53,7 @@ pub fn score(args: &ScoreArgs, ui: &Ui) -> Result<(), Failure> {
     let mut progress = (!ui.out_terminal).then(|| ui.progress("scoring"));
     let totals = loaded.engine.score(ids, options, &mut |row| {
         if let Some(progress) = &mut progress {
-            progress.at(row.position, total);
+            progress.at(row.position as u64, total as u64);
         }
         output.json(&Line { pos: row.position, id: row.id, logprob: row.logprob, top: &row.top })
     })?;

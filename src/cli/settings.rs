@@ -19,7 +19,7 @@ use super::args::Cli;
 use crate::error::Error;
 
 /// Options that say what to do now; they are neither environment names nor configuration keys.
-const NOT_SETTINGS: [&str; 13] = [
+const NOT_SETTINGS: [&str; 18] = [
     "help",
     "version",
     "print-config",
@@ -33,6 +33,11 @@ const NOT_SETTINGS: [&str; 13] = [
     "no-think",
     "text",
     "shell",
+    "output",
+    "type",
+    "tensor-type",
+    "no-mtp",
+    "force",
 ];
 
 /// The name under which the embedded model has its `[model."…"]` table.

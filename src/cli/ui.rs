@@ -112,8 +112,38 @@ impl Ui {
 
     /// Progress through tokens, shown once it has taken a second.
     pub fn progress(&self, verb: &'static str) -> Progress {
-        let now = Instant::now();
-        Progress { bars: self.bars, verb, bar: None, started: now, logged: None }
+        self.progress_of(verb, Unit::Tokens)
+    }
+
+    /// Progress through bytes, shown likewise.
+    pub fn bytes(&self, verb: &'static str) -> Progress {
+        self.progress_of(verb, Unit::Bytes)
+    }
+
+    fn progress_of(&self, verb: &'static str, unit: Unit) -> Progress {
+        Progress { bars: self.bars, verb, unit, bar: None, started: Instant::now(), logged: None }
+    }
+}
+
+/// What progress counts.
+#[derive(Clone, Copy)]
+enum Unit {
+    Tokens,
+    Bytes,
+}
+
+impl Unit {
+    fn template(self) -> &'static str {
+        match self {
+            Unit::Tokens => "{msg} {bar:30} {pos}/{len} tokens, {per_sec}, {eta} left",
+            Unit::Bytes => "{msg} {bar:30} {bytes}/{total_bytes}, {bytes_per_sec}, {eta} left",
+        }
+    }
+    fn name(self) -> &'static str {
+        match self {
+            Unit::Tokens => "tokens",
+            Unit::Bytes => "bytes",
+        }
     }
 }
 
@@ -121,14 +151,15 @@ impl Ui {
 pub struct Progress {
     bars: bool,
     verb: &'static str,
+    unit: Unit,
     bar: Option<ProgressBar>,
     started: Instant,
     logged: Option<Instant>,
 }
 
 impl Progress {
-    /// `done` of `total` tokens.
-    pub fn at(&mut self, done: usize, total: usize) {
+    /// `done` of `total` units.
+    pub fn at(&mut self, done: u64, total: u64) {
         if done == 0 {
             self.started = Instant::now();
         }
@@ -140,17 +171,14 @@ impl Progress {
         }
         if self.bars {
             let bar = self.bar.get_or_insert_with(|| {
-                let template = "{msg} {bar:30} {pos}/{len} tokens, {per_sec}, {eta} left";
-                let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
-                ProgressBar::new(total as u64)
-                    .with_style(style)
-                    .with_message(self.verb)
-                    .with_elapsed(self.started.elapsed())
+                let style =
+                    ProgressStyle::with_template(self.unit.template()).unwrap_or_else(|_| ProgressStyle::default_bar());
+                ProgressBar::new(total).with_style(style).with_message(self.verb).with_elapsed(self.started.elapsed())
             });
-            bar.set_position(done as u64);
+            bar.set_position(done);
         } else if self.logged.is_none_or(|at| at.elapsed() >= LOG_EVERY) {
             self.logged = Some(Instant::now());
-            tracing::info!("{}: {done} of {total} tokens", self.verb);
+            tracing::info!("{}: {done} of {total} {}", self.verb, self.unit.name());
         }
     }
 

@@ -54,21 +54,30 @@ pub struct Group {
 const GROUPS: [(&str, &[&str]); 11] = [
     ("vision tower (not used)", &["visual."]),
     ("MTP head", &["mtp."]),
-    ("routed experts", &[".mlp.experts."]),
-    ("shared experts and routers", &[".mlp."]),
-    ("hyper-connections", &["hyper_connection"]),
-    ("GDN mixers", &[".linear_attn."]),
-    ("QSA attention", &[".self_attn."]),
-    ("n-gram table", &["ngram_embedding."]),
-    ("n-gram embedding, dense part", &[".ple."]),
-    ("embedding and head", &["embed_tokens.", "lm_head."]),
+    ("routed experts", &[".mlp.experts.", "_exps."]),
+    ("shared experts and routers", &[".mlp.", "_shexp.", ".ffn_gate_inp."]),
+    ("hyper-connections", &["hyper_connection", ".hc_attn_", ".hc_ffn_", "output_hc_"]),
+    ("GDN mixers", &[".linear_attn.", ".attn_qkv.", ".attn_gate.", ".ssm_"]),
+    ("QSA attention", &[".self_attn.", ".attn_", ".indexer."]),
+    ("n-gram table", &["ngram_embedding.", "per_layer_token_embd.", "ple_ngram_embd."]),
+    ("n-gram embedding, dense part", &[".ple.", ".ple_"]),
+    ("embedding and head", &["embed_tokens.", "lm_head.", "token_embd.", "output."]),
     ("other", &[""]),
 ];
 
 /// Describes the model of `source`, whose config.json gave `shape`. Fails if a weight file is missing or damaged.
 pub fn summary(source: &Source, shape: &Shape) -> Result<Summary> {
     let checkpoint = Checkpoint::open(source)?;
-    let tensors = checkpoint.list().map(|t| (t.name, t.dtype, t.shape, t.bytes));
+    // In a GGUF file the head is a block behind the trunk's.
+    let head = format!("blk.{}.", shape.layers.len());
+    let tensors = checkpoint.list().map(|t| {
+        let name = match t.name {
+            name if name.starts_with(&head) => "mtp.",
+            "ple.weight" => "per_layer_token_embd.weight",
+            name => name,
+        };
+        (name, t.dtype, t.shape, t.bytes)
+    });
     let groups = grouped(tensors);
     Ok(Summary {
         name: source.name().to_string(),

@@ -13,8 +13,11 @@ use super::{Engine, Options, Prompt, Reading};
 use crate::config::{AttentionMode, KvBackend, KvMode, RopePrecision};
 use crate::error::{Error, Result};
 use crate::model::load::Plan;
+use crate::text::tokenizer::AddedToken;
 use crate::text::{Conversation, GenerationConfig, Template, Tokenizer, stop_ids};
 use crate::weights::Source;
+use crate::weights::gguf::Vocabulary;
+use crate::weights::gguf::vocabulary::TokenKind;
 
 /// The most memory to plan for.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -107,6 +110,9 @@ impl Loaded {
 
 impl TextSide {
     fn open(source: &Source) -> Result<TextSide> {
+        if source.is_gguf() {
+            return TextSide::from_gguf(source);
+        }
         let tokenizer_json = source.file("tokenizer.json")?.ok_or_else(|| {
             Error::model(format!("{} has no tokenizer.json: text cannot be turned into tokens", source.name()))
         })?;
@@ -120,6 +126,24 @@ impl TextSide {
         let template = Template::source(jinja, config.as_deref()).and_then(|text| Template::new(&text, &tokenizer));
         let generation = read_generation(source)?;
         Ok(TextSide { tokenizer: Arc::new(tokenizer), template, generation, stop_ids: Vec::new() })
+    }
+
+    /// Everything from the metadata: a GGUF model has no other files.
+    fn from_gguf(source: &Source) -> Result<TextSide> {
+        let vocabulary = source.vocabulary()?.ok_or_else(|| {
+            Error::model(format!("{} has no tokenizer.ggml.tokens: text cannot be turned into tokens", source.name()))
+        })?;
+        let generation = sampling_of(&vocabulary);
+        let added = vocabulary.kinds.iter().zip(&vocabulary.tokens).zip(0..).filter_map(|((kind, text), id)| {
+            let special = *kind == TokenKind::Control;
+            let beside = special || *kind == TokenKind::UserDefined;
+            beside.then(|| AddedToken { id, content: text.clone(), special })
+        });
+        let added = added.collect();
+        let tokenizer = Tokenizer::from_parts(vocabulary.tokens, vocabulary.merges, added)?;
+        let missing = || Error::model(format!("{} has no chat template in its metadata: use --raw", source.name()));
+        let template = vocabulary.chat_template.ok_or_else(missing).and_then(|text| Template::new(&text, &tokenizer));
+        Ok(TextSide { tokenizer: Arc::new(tokenizer), template, generation: Some(generation), stop_ids: Vec::new() })
     }
 
     /// The prompt of a conversation.
@@ -136,7 +160,25 @@ impl TextSide {
     }
 }
 
+/// What generation_config.json would say. Values outside their range are left out, as if the file did not have them.
+fn sampling_of(vocabulary: &Vocabulary) -> GenerationConfig {
+    let sampling = &vocabulary.sampling;
+    let number = |value: Option<f64>, most: f64| value.filter(|v| (0.0..=most).contains(v)).map(|v| v as f32);
+    GenerationConfig {
+        do_sample: None,
+        temperature: number(sampling.temperature, f64::from(f32::MAX)),
+        top_p: number(sampling.top_p, 1.0).filter(|&p| p > 0.0),
+        top_k: sampling.top_k.and_then(|k| u32::try_from(k).ok()),
+        min_p: number(sampling.min_p, 1.0),
+        repetition_penalty: None,
+        eos: vocabulary.eos.into_iter().collect(),
+    }
+}
+
 fn read_generation(source: &Source) -> Result<Option<GenerationConfig>> {
+    if let Some(vocabulary) = source.vocabulary()? {
+        return Ok(Some(sampling_of(&vocabulary)));
+    }
     source.file("generation_config.json")?.map(|json| GenerationConfig::from_json(&json)).transpose()
 }
 

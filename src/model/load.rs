@@ -6,9 +6,9 @@
 
 use tracing::info;
 
-use super::bind;
-use super::config;
 use super::forward::Model;
+use super::names::{self, Group, Parameters};
+use super::{bind, config, config_gguf};
 use crate::arena::Arena;
 pub use crate::arena::plan::Plan;
 use crate::backend::BackendOptions;
@@ -80,19 +80,25 @@ pub struct Opened {
     pub shape: Shape,
 }
 
-/// Reads config.json and the weight files' headers.
+/// Reads config.json and the weight files' headers, or those of a GGUF model, which say both.
 ///
 /// # Errors
 /// `Model` or `Io`, naming the file and what is wrong with it.
 pub fn open(source: &Source) -> Result<Opened> {
-    let json = source
-        .file("config.json")?
-        .ok_or_else(|| Error::model(format!("{} has no config.json: it is not a model folder", source.name())))?;
-    let mut shape = config::parse(&json)?;
-    let checkpoint = Checkpoint::open(source)?;
-    let has_head = bind::mtp_prefix(&checkpoint).is_some();
+    let (checkpoint, mut shape) = if source.is_gguf() {
+        let checkpoint = Checkpoint::open(source)?;
+        let shape = config_gguf::parse(&checkpoint)?;
+        (checkpoint, shape)
+    } else {
+        let json = source
+            .file("config.json")?
+            .ok_or_else(|| Error::model(format!("{} has no config.json: it is not a model folder", source.name())))?;
+        let shape = config::parse(&json)?;
+        (Checkpoint::open(source)?, shape)
+    };
+    let has_head = names::of(&checkpoint, &shape)?.has_mtp();
     if shape.mtp_layers > 0 && !has_head {
-        info!(model = source.name(), "config.json names an MTP head that the weight files do not have");
+        info!(model = source.name(), "the config names an MTP head that the weight files do not have");
     }
     shape.mtp_layers = usize::from(has_head);
     Ok(Opened { checkpoint, shape })
@@ -111,7 +117,8 @@ pub fn cpu(opened: Opened, options: &LoadOptions, progress: &mut dyn FnMut(f32))
     let backend_options = backend_options(&layout, options);
     let arena = Arena::host(options.kv_backend.unwrap_or(KvBackend::Vmm));
     let mut backend = Cpu::new(&shape, backend_options);
-    let weights = bind::bind(&checkpoint, &shape, &mut backend, options.mtp, progress)?;
+    let parameters = names::of(&checkpoint, &shape)?;
+    let weights = bind::bind(&*parameters, &shape, &mut backend, options.mtp, progress)?;
     Model::new(shape, weights, backend, arena, layout, backend_options.max_rows)
 }
 
@@ -124,7 +131,7 @@ pub fn plan(opened: &Opened, options: &LoadOptions) -> Result<Plan> {
     let layout = state_layout(shape, options)?;
     let backend = backend_options(&layout, options);
     let mut plan = Plan::new(layout.max_sequence, options.memory_limit);
-    let weights = WeightBytes::of(checkpoint, options.mtp);
+    let weights = WeightBytes::of(&*names::of(checkpoint, shape)?, options.mtp);
     plan.memory("dense weights", weights.dense);
     plan.memory("routed experts", weights.experts);
     if weights.mtp > 0 {
@@ -163,25 +170,16 @@ struct WeightBytes {
 }
 
 impl WeightBytes {
-    fn of(checkpoint: &Checkpoint, mtp: bool) -> WeightBytes {
-        let mtp_prefix = bind::mtp_prefix(checkpoint);
+    fn of(parameters: &dyn Parameters, mtp: bool) -> WeightBytes {
         let mut bytes = WeightBytes { dense: 0, experts: 0, mtp: 0, table: 0 };
-        for tensor in checkpoint.list() {
-            let group = if tensor.name.contains(".visual.") || tensor.name.starts_with("visual.") {
-                continue;
-            } else if tensor.name.contains("ngram_embedding.") {
-                &mut bytes.table
-            } else if mtp_prefix.is_some_and(|prefix| tensor.name.starts_with(prefix)) {
-                if !mtp {
-                    continue;
-                }
-                &mut bytes.mtp
-            } else if tensor.name.contains(".experts.") {
-                &mut bytes.experts
-            } else {
-                &mut bytes.dense
-            };
-            *group += tensor.bytes;
+        for tensor in parameters.checkpoint().list() {
+            match parameters.group(tensor.name) {
+                Group::Dense => bytes.dense += tensor.bytes,
+                Group::Experts => bytes.experts += tensor.bytes,
+                Group::Table => bytes.table += tensor.bytes,
+                Group::Mtp if mtp => bytes.mtp += tensor.bytes,
+                Group::Mtp | Group::Unused => {}
+            }
         }
         bytes
     }

@@ -6,8 +6,11 @@
 
 pub mod bind;
 pub mod config;
+pub mod config_gguf;
 pub mod forward;
 pub mod load;
+pub mod names;
+pub mod quantize;
 
 use crate::config::Shape;
 use crate::error::Result;

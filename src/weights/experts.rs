@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use super::shards::{SCALE_BLOCK, block_scales};
+use super::checkpoint::{SCALE_BLOCK, block_scales};
 use super::{Bytes, Checkpoint, Format, Matrix, Tensor};
 use crate::config::MoeShape;
 use crate::error::{Error, Result};
@@ -63,6 +63,19 @@ impl Experts {
             })
             .collect()
     }
+
+    /// The experts of packed tensors: gate and up `[experts, intermediate, hidden]`, down `[experts, hidden,
+    /// intermediate]`, without scales (GGUF, spec 5.4).
+    pub fn apart(gate: &Tensor, up: &Tensor, down: &Tensor) -> Result<Vec<Expert>> {
+        let expert =
+            |i| Ok(Expert { gate: one_of(gate, None, i)?, up: one_of(up, None, i)?, down: one_of(down, None, i)? });
+        (0..gate.shape[0]).map(expert).collect()
+    }
+
+    /// The same with gate above up in one tensor `[experts, 2 * intermediate, hidden]`.
+    pub fn joint(gate_up: &Tensor, down: &Tensor) -> Result<Vec<Expert>> {
+        split_joint(gate_up, None, down, None)
+    }
 }
 
 fn load_packed(checkpoint: &Checkpoint, gate_up: &str, down: &str, shape: [usize; 3]) -> Result<Vec<Expert>> {
@@ -90,17 +103,26 @@ fn load_packed(checkpoint: &Checkpoint, gate_up: &str, down: &str, shape: [usize
     }
     let first_scales = packed_scales(checkpoint, &first)?;
     let second_scales = packed_scales(checkpoint, &second)?;
-    (0..experts)
-        .map(|expert| {
-            let both = one_of(&first, first_scales.as_deref(), expert)?;
-            let outside = || Error::model(format!("tensor '{gate_up}' is too short for expert {expert}"));
-            Ok(Expert {
-                gate: both.sub_rows(0..inner).ok_or_else(outside)?,
-                up: both.sub_rows(inner..2 * inner).ok_or_else(outside)?,
-                down: one_of(&second, second_scales.as_deref(), expert)?,
-            })
+    split_joint(&first, first_scales.as_deref(), &second, second_scales.as_deref())
+}
+
+fn split_joint(
+    first: &Tensor,
+    first_scales: Option<&[f32]>,
+    second: &Tensor,
+    second_scales: Option<&[f32]>,
+) -> Result<Vec<Expert>> {
+    let inner = first.shape[1] / 2;
+    let expert = |i| {
+        let both = one_of(first, first_scales, i)?;
+        let outside = || Error::model(format!("tensor '{}' is too short for expert {i}", first.name));
+        Ok(Expert {
+            gate: both.sub_rows(0..inner).ok_or_else(outside)?,
+            up: both.sub_rows(inner..2 * inner).ok_or_else(outside)?,
+            down: one_of(second, second_scales, i)?,
         })
-        .collect()
+    };
+    (0..first.shape[0]).map(expert).collect()
 }
 
 /// Scales `[experts, rows / 128, cols / 128]` of a packed FP8 tensor, `None` for other formats. transformers writes
@@ -138,7 +160,7 @@ fn transpose(packed: &Tensor) -> Result<Tensor> {
     let turned = match packed.format {
         Format::F32 => transpose_elements::<4>(packed),
         Format::F16 | Format::Bf16 => transpose_elements::<2>(packed),
-        Format::F8E4m3 | Format::I64 => {
+        _ => {
             return Err(Error::model(format!(
                 "tensor '{}' is {} in the transposed expert layout; only F32, F16 and BF16 are supported there",
                 packed.name, packed.format

@@ -1,12 +1,14 @@
 //! Tensors as a checkpoint stores them: found by name, kept in their stored type, mapped rather than read.
 //!
-//! Owns: checkpoint folders (safetensors shards and index), the bytes of every tensor, storage formats and their
+//! Owns: checkpoints (safetensors shards and index, GGUF files), the bytes of every tensor, storage formats and their
 //! decode, rows of the n-gram table.
 //! Always true: a tensor's bytes are as long as its shape and format say; opening a checkpoint reads headers only.
 //! Not here: which names a model needs (`model::bind`), arithmetic (`backend`).
 
+pub mod checkpoint;
 pub mod experts;
 pub mod format;
+pub mod gguf;
 pub mod hash;
 pub mod ngram;
 pub mod shards;
@@ -17,10 +19,10 @@ use std::sync::Arc;
 
 use crate::arena::host::FileMap;
 use crate::error::{Error, Result};
+pub use checkpoint::Checkpoint;
 pub use experts::{Expert, Experts};
 pub use format::Format;
 pub use ngram::NgramTable;
-pub use shards::Checkpoint;
 pub use source::Source;
 
 /// Bytes that somebody keeps alive: a mapped file, the binary itself, or an owned copy. Cheap to clone and to slice.
@@ -121,7 +123,8 @@ impl Tensor {
     pub fn is_empty(&self) -> bool {
         self.shape.contains(&0)
     }
-    /// Every element's value, in order. Integers are an error: they must not pass through a float (spec 7.23).
+    /// Every element's value, in order. Integers are an error: they must not pass through a float (spec 7.23). So are
+    /// rows that end inside a block.
     pub fn to_f32(&self) -> Result<Vec<f32>> {
         if self.format == Format::I64 {
             return Err(Error::model(format!(
@@ -129,6 +132,7 @@ impl Tensor {
                 self.name
             )));
         }
+        self.format.check_columns(&self.name, self.shape.last().copied().unwrap_or(1))?;
         let mut values = vec![0.0; self.len()];
         self.format.decode_row(&self.data, &mut values);
         Ok(values)
@@ -143,17 +147,21 @@ impl Tensor {
         }
         Ok(self.data.as_chunks().0.iter().map(|bytes| i64::from_le_bytes(*bytes)).collect())
     }
-    /// This tensor as a matrix without scales. An error unless it has two dimensions and holds weights.
+    /// This tensor as a matrix without scales. An error unless it has two dimensions, holds weights, and
+    /// its rows are whole blocks.
     pub fn to_matrix(&self) -> Result<Matrix> {
-        match (self.shape.as_slice(), self.format) {
-            (&[rows, cols], Format::F32 | Format::F16 | Format::Bf16 | Format::F8E4m3) => Ok(Matrix {
-                name: self.name.clone(),
-                format: self.format,
-                rows,
-                cols,
-                data: self.data.clone(),
-                scales: None,
-            }),
+        match *self.shape {
+            [rows, cols] if self.format != Format::I64 => {
+                self.format.check_columns(&self.name, cols)?;
+                Ok(Matrix {
+                    name: self.name.clone(),
+                    format: self.format,
+                    rows,
+                    cols,
+                    data: self.data.clone(),
+                    scales: None,
+                })
+            }
             _ => Err(Error::model(format!(
                 "tensor '{}' is {} {:?} where a weight matrix [out, in] is expected",
                 self.name, self.format, self.shape
@@ -226,6 +234,28 @@ impl Matrix {
                 part.iter_mut().for_each(|value| *value *= scale);
             }
         }
+    }
+    /// Some of the columns, as a copy. `None` if they are not inside; a cut through a block becomes F32.
+    pub fn sub_cols(&self, cols: Range<usize>) -> Option<Matrix> {
+        if cols.start > cols.end || cols.end > self.cols {
+            return None;
+        }
+        let block = self.format.block();
+        let whole = self.scales.is_none() && cols.start.is_multiple_of(block) && cols.len().is_multiple_of(block);
+        let mut data = Vec::new();
+        let mut values = vec![0.0; self.cols];
+        for r in 0..self.rows {
+            if whole {
+                let bytes = self.format.row_bytes(cols.start)..self.format.row_bytes(cols.end);
+                data.extend_from_slice(&self.row(r)[bytes]);
+            } else {
+                self.decode_row(r, &mut values);
+                Format::F32.encode_row(&values[cols.clone()], &mut data);
+            }
+        }
+        let format = if whole { self.format } else { Format::F32 };
+        let (name, data) = (self.name.clone(), Bytes::heap(data));
+        Some(Matrix { name, format, rows: self.rows, cols: cols.len(), data, scales: None })
     }
     /// Some of the rows, sharing the bytes. `None` if they are not inside.
     pub fn sub_rows(&self, rows: Range<usize>) -> Option<Matrix> {

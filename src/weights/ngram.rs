@@ -58,19 +58,36 @@ impl NgramTable {
                 shard(0)
             )));
         };
-        let format = first.format;
+        let values = table_values(checkpoint, &format!("{prefix}ngram_embedding.weight_scale"), first.format)?;
+        NgramTable::assemble(checkpoint, tensors, values, rows, row_dim)
+    }
+
+    /// The table in the one tensor `name`, `[rows, row_dim]` (GGUF, spec 5.4).
+    pub fn whole(checkpoint: &Checkpoint, name: &str, rows: u64, row_dim: usize) -> Result<NgramTable> {
+        let missing = || Error::model(format!("{} has no n-gram table '{name}'", checkpoint.name()));
+        let tensor = checkpoint.get(name)?.ok_or_else(missing)?;
+        NgramTable::assemble(checkpoint, vec![tensor], None, rows, row_dim)
+    }
+
+    fn assemble(
+        checkpoint: &Checkpoint,
+        tensors: Vec<Tensor>,
+        values: Option<Box<[f32; 256]>>,
+        rows: u64,
+        row_dim: usize,
+    ) -> Result<NgramTable> {
         let shard_rows = check_shards(&tensors, row_dim)?;
         let total: u64 = tensors.iter().map(|tensor| tensor.shape[0] as u64).sum();
+        let (first, format) = (&tensors[0].name, tensors[0].format);
         if total != rows {
             return Err(Error::model(format!(
-                "the n-gram table of {} has {total} rows in {} tensors from '{}' on, and config.json asks for {rows}; \
+                "the n-gram table of {} has {total} rows in {} tensors from '{first}' on, and {} asks for {rows}; \
                  a shard is missing or the table belongs to another model",
                 checkpoint.name(),
                 tensors.len(),
-                first.name
+                checkpoint.described_by()
             )));
         }
-        let values = table_values(checkpoint, &format!("{prefix}ngram_embedding.weight_scale"), format)?;
         let shards: Vec<Bytes> = tensors.into_iter().map(|tensor| tensor.data).collect();
         shards.iter().for_each(Bytes::expect_random);
         let resident = AtomicUsize::new(0);
@@ -125,17 +142,29 @@ impl NgramTable {
             self.make_room(rows.len());
             self.prefetch(rows)?;
             for (&row, out) in rows.iter().zip(out.chunks_mut(self.row_dim.max(1))) {
-                let (shard, start) = self.place(row)?;
-                let bytes = &shard[start..start + self.format.row_bytes(self.row_dim)];
-                match &self.values {
-                    Some(values) => {
-                        out.iter_mut().zip(bytes).for_each(|(to, from)| *to = values[usize::from(*from)]);
-                    }
-                    None => self.format.decode_row(bytes, out),
-                }
+                self.decode(self.stored_row(row)?, out);
             }
         }
         Ok(())
+    }
+
+    /// A row as stored, and [`NgramTable::decode`] its values `[row_dim]`: for whoever walks the whole table.
+    pub fn stored_row(&self, row: u64) -> Result<&[u8]> {
+        let (shard, start) = self.place(row)?;
+        Ok(&shard[start..start + self.format.row_bytes(self.row_dim)])
+    }
+
+    /// The values of a stored row, dequantised.
+    pub fn decode(&self, stored: &[u8], out: &mut [f32]) {
+        match &self.values {
+            Some(values) => out.iter_mut().zip(stored).for_each(|(to, from)| *to = values[usize::from(*from)]),
+            None => self.format.decode_row(stored, out),
+        }
+    }
+
+    /// Takes the pages of the table out of this process.
+    pub fn release(&self) {
+        self.shards.iter().for_each(Bytes::release);
     }
 
     /// The shard of a row and the row's byte offset in it.

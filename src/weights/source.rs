@@ -1,9 +1,10 @@
-//! Where a model's files come from: a folder, or the binary itself.
+//! Where a model's files come from: a folder, GGUF files, or the binary itself.
 //!
-//! Owns: finding files by name and the sentences about a folder that is not a model.
-//! Always true: a source has a config.json; a name never leaves the source's folder. Weight files are mapped, the small
-//! files beside them are read, so that editing config.json under a running process cannot hurt it.
-//! Not here: what the files say (`shards`, `model::config`, `text`).
+//! Owns: finding files by name and the sentences about a place that has no model.
+//! Always true: a source has a config.json, or it is made of GGUF files and has nothing else; a name never leaves the
+//! source's folder. Weight files are mapped, the small files beside them are read, so that editing config.json under a
+//! running process cannot hurt it.
+//! Not here: what the files say (`shards`, `gguf`, `model::config`, `text`).
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,16 +13,23 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 use super::Bytes;
+use super::gguf::read::header;
+use super::gguf::{Vocabulary, sets};
 use crate::arena::host::FileMap;
 use crate::error::{Error, Result};
 
-const NEEDS: &str = "a model folder holds config.json, tokenizer.json and the weights (*.safetensors)";
+const NEEDS: &str = "a model is a folder with config.json, tokenizer.json and the weights (*.safetensors), a GGUF file, or a \
+    folder with one GGUF model";
 
 /// A model's files, by name.
 #[derive(Clone)]
 pub struct Source {
     name: String,
     files: Files,
+    /// Names of a GGUF model's parts, in order; empty for safetensors.
+    parts: Vec<String>,
+    /// GGUF files that [`Source::with`] added.
+    sidecars: Vec<String>,
 }
 
 #[derive(Clone)]
@@ -32,26 +40,50 @@ enum Files {
 }
 
 impl Source {
-    /// The model in the folder `path`. An error says what a model folder needs.
+    /// The model at `path`: a folder, or a GGUF file (any part of a split one). An error says what a model needs.
     pub fn open(path: &Path) -> Result<Source> {
         let shown = path.display();
         let kind = match fs::metadata(path) {
             Ok(metadata) => metadata,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                return Err(Error::model(format!("there is no folder {shown}: {NEEDS}")));
+                return Err(Error::model(format!("there is no folder or file {shown}: {NEEDS}")));
             }
             Err(error) => return Err(Error::io(format!("cannot open {shown}"))(error)),
         };
-        if !kind.is_dir() {
-            return Err(Error::model(format!("{shown} is not a folder: {NEEDS}; name the folder, not a file in it")));
-        }
-        if !path.join("config.json").is_file() {
-            return Err(Error::model(format!("{shown} has no config.json: {NEEDS}")));
-        }
         // "." and "model/.." have a name only once they are resolved.
         let full = fs::canonicalize(path).map_err(Error::io(format!("cannot open {shown}")))?;
+        if !kind.is_dir() {
+            return Source::open_file(path, &full);
+        }
         let name = full.file_name().map_or_else(|| "model".into(), |name| name.to_string_lossy().into_owned());
-        Ok(Source { name, files: Files::Folder(path.to_path_buf(), BTreeMap::new()) })
+        let mut source = Source::new(name, Files::Folder(path.to_path_buf(), BTreeMap::new()));
+        let ggufs = source.names(".gguf")?;
+        let has_config = path.join("config.json").is_file();
+        // A GGUF repository often keeps the original's config.json.
+        if !ggufs.is_empty() && (!has_config || source.names(".safetensors")?.is_empty()) {
+            source.parts = sets::choose(&shown.to_string(), &ggufs, |name| read(&path.join(name)))?;
+        } else if !has_config {
+            return Err(Error::model(format!("{shown} has no config.json: {NEEDS}")));
+        }
+        Ok(source)
+    }
+
+    fn open_file(path: &Path, full: &Path) -> Result<Source> {
+        let shown = path.display();
+        let name = full.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        let Some(stem) = name.strip_suffix(".gguf") else {
+            return Err(Error::model(format!(
+                "{shown} is neither a folder nor a GGUF file: {NEEDS}; for safetensors name the folder, not a file in it"
+            )));
+        };
+        let folder = full.parent().map(Path::to_path_buf).unwrap_or_default();
+        let mut source = Source::new(stem.to_owned(), Files::Folder(folder, BTreeMap::new()));
+        source.parts = sets::parts(&name).unwrap_or_else(|| vec![name]);
+        Ok(source)
+    }
+
+    fn new(name: String, files: Files) -> Source {
+        Source { name, files, parts: Vec::new(), sidecars: Vec::new() }
     }
 
     /// The model inside the binary, if it was built with one (feature `embedded-model`).
@@ -73,19 +105,25 @@ impl Source {
                 file!("model-00001-of-00002.safetensors"),
                 file!("model-00002-of-00002.safetensors"),
             ];
-            Some(Source { name: "ember".into(), files: Files::Memory(files.into()) })
+            Some(Source::new("ember".into(), Files::Memory(files.into())))
         }
         #[cfg(not(feature = "embedded-model"))]
         None
     }
 
-    /// A model made of bytes at hand. The same rules hold: it needs a config.json.
+    /// A model made of bytes at hand. The same rules hold: a config.json, or one GGUF model.
     pub fn from_files(name: impl Into<String>, files: impl IntoIterator<Item = (String, Bytes)>) -> Result<Source> {
         let (name, files) = (name.into(), files.into_iter().collect::<BTreeMap<_, _>>());
+        let mut source = Source::new(name, Files::Memory(BTreeMap::new()));
         if !files.contains_key("config.json") {
-            return Err(Error::model(format!("{name} has no config.json: {NEEDS}")));
+            let ggufs: Vec<String> = files.keys().filter(|name| name.ends_with(".gguf")).cloned().collect();
+            if ggufs.is_empty() {
+                return Err(Error::model(format!("{} has no config.json: {NEEDS}", source.name)));
+            }
+            source.parts = sets::choose(&source.name, &ggufs, |name| Ok(files.get(name).cloned()))?;
         }
-        Ok(Source { name, files: Files::Memory(files) })
+        source.files = Files::Memory(files);
+        Ok(source)
     }
 
     /// Adds a file that lies elsewhere, such as an MTP head beside the folder, under its own file name. It replaces a
@@ -93,10 +131,51 @@ impl Source {
     pub fn with(mut self, path: &Path) -> Result<Source> {
         let name = path.file_name().map(|name| name.to_string_lossy().into_owned());
         let name = name.ok_or_else(|| Error::model(format!("{} is not a file", path.display())))?;
+        let is_gguf = name.ends_with(".gguf");
+        if self.is_gguf() != is_gguf {
+            return Err(Error::model(format!(
+                "{} cannot join {}: GGUF and safetensors do not mix, their weights are stored in different conventions",
+                path.display(),
+                self.name
+            )));
+        }
         let bytes = read(path)?.ok_or_else(|| Error::model(format!("there is no file {}", path.display())))?;
+        if is_gguf {
+            self.sidecars.push(name.clone());
+        }
         let (Files::Folder(_, files) | Files::Memory(files)) = &mut self.files;
         files.insert(name, bytes);
         Ok(self)
+    }
+
+    /// Whether the model is made of GGUF files, which hold its config and tokenizer too.
+    pub fn is_gguf(&self) -> bool {
+        !self.parts.is_empty()
+    }
+
+    /// The tokenizer and chat template inside a GGUF model, `None` if it has none or the model is not GGUF.
+    pub fn vocabulary(&self) -> Result<Option<Vocabulary>> {
+        let Some(name) = self.parts.first() else { return Ok(None) };
+        let bytes = self.file(name)?;
+        let bytes = bytes.ok_or_else(|| Error::model(format!("{} has no file {name}: download it", self.name)))?;
+        Vocabulary::read(&header(name, &bytes)?.metadata)
+    }
+
+    /// The files of a GGUF model, in order; there is none for safetensors.
+    pub fn gguf_parts(&self) -> &[String] {
+        &self.parts
+    }
+
+    /// GGUF files that were added by [`Source::with`].
+    pub fn gguf_sidecars(&self) -> &[String] {
+        &self.sidecars
+    }
+
+    /// The folder's other GGUF files, sorted.
+    pub fn other_gguf_files(&self) -> Result<Vec<String>> {
+        let mut names = self.names(".gguf")?;
+        names.retain(|name| !self.parts.contains(name) && !self.sidecars.contains(name));
+        Ok(names)
     }
 
     /// A name for people: the folder's, or "ember".
@@ -104,8 +183,18 @@ impl Source {
         &self.name
     }
 
-    /// The file `name` (no folders in it), or `None` if the source has none.
+    /// The file `name` (no folders in it), or `None` if the source has none. A GGUF model has its GGUF files only: what
+    /// lies beside them may belong to another model.
     pub fn file(&self, name: &str) -> Result<Option<Bytes>> {
+        let own = |names: &[String]| names.iter().any(|own| own == name);
+        if self.is_gguf() && !own(&self.parts) && !own(&self.sidecars) {
+            return Ok(None);
+        }
+        self.beside(name)
+    }
+
+    /// Any file of the source's folder, whether it belongs to the model or not.
+    pub(super) fn beside(&self, name: &str) -> Result<Option<Bytes>> {
         let mut parts = Path::new(name).components();
         if !matches!((parts.next(), parts.next()), (Some(Component::Normal(part)), None) if part == name) {
             return Err(Error::model(format!(
@@ -124,6 +213,10 @@ impl Source {
 
     /// Names of all `*.safetensors` files, sorted.
     pub fn weight_files(&self) -> Result<Vec<String>> {
+        self.names(".safetensors")
+    }
+
+    fn names(&self, ending: &str) -> Result<Vec<String>> {
         let (Files::Folder(_, files) | Files::Memory(files)) = &self.files;
         let mut names: Vec<String> = files.keys().cloned().collect();
         if let Files::Folder(folder, _) = &self.files {
@@ -134,7 +227,7 @@ impl Source {
             }
         }
         // "._name" is what macOS leaves beside a file on a foreign disk.
-        names.retain(|name| name.ends_with(".safetensors") && !name.starts_with('.'));
+        names.retain(|name| name.ends_with(ending) && !name.starts_with('.'));
         names.sort();
         names.dedup();
         Ok(names)
@@ -150,7 +243,7 @@ fn read(path: &Path) -> Result<Option<Bytes>> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(Error::io(what())(error)),
     }
-    if path.extension().is_some_and(|extension| extension == "safetensors") {
+    if path.extension().is_some_and(|extension| extension == "safetensors" || extension == "gguf") {
         return Ok(Some(Bytes::mapped(Arc::new(FileMap::open(path)?))));
     }
     Ok(Some(Bytes::heap(fs::read(path).map_err(Error::io(what()))?)))
@@ -168,10 +261,10 @@ mod tests {
     fn what_is_not_a_model_folder_is_told_what_one_needs() {
         let folder = tempfile::tempdir().unwrap();
         let missing = folder.path().join("nowhere");
-        assert!(sentence(Source::open(&missing)).contains("there is no folder"));
+        assert!(sentence(Source::open(&missing)).contains("there is no folder or file"));
         let file = folder.path().join("model.bin");
         fs::write(&file, "x").unwrap();
-        assert!(sentence(Source::open(&file)).contains("is not a folder"));
+        assert!(sentence(Source::open(&file)).contains("neither a folder nor a GGUF file"));
         let empty = sentence(Source::open(folder.path()));
         assert!(empty.contains("has no config.json") && empty.contains("tokenizer.json"), "{empty}");
     }

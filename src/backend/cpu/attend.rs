@@ -6,12 +6,12 @@
 //! Not here: which rows are selected (`select`), projections and gates (`qsa`).
 
 use super::activation;
+use super::lanes::{Lanes, WIDTH, vectorised};
 use super::target::multiversioned;
 use crate::state::kv::{KvCache, Rows};
 
 /// Selected rows that are decoded and used together: 64 rows of 256 values stay in the second-level cache.
 const TILE: usize = 64;
-const LANES: usize = 8;
 
 /// Scratch of one group of heads.
 pub struct AttendScratch {
@@ -101,72 +101,65 @@ fn with_rows(
     work(&rows[..tokens.len()]);
 }
 
-multiversioned! {
-    // `out[h * stride + j] = scale * (q_h · row_j)`; q is `[heads, dim]`.
-    fn dots(q: &[f32], dim: usize, rows: &[&[f32]], scale: f32, out: &mut [f32], stride: usize) {
-        let heads = q.len() / dim;
-        let mut h = 0;
-        while h < heads {
-            let tall = if heads - h >= 4 { 4 } else { 1 };
-            let mut j = 0;
-            while j < rows.len() {
-                let wide = if rows.len() - j >= 2 { 2 } else { 1 };
-                match (tall, wide) {
-                    (4, 2) => dot_tile::<4, 2>(q, dim, h, rows, j, scale, out, stride),
-                    (4, _) => dot_tile::<4, 1>(q, dim, h, rows, j, scale, out, stride),
-                    (_, 2) => dot_tile::<1, 2>(q, dim, h, rows, j, scale, out, stride),
-                    _ => dot_tile::<1, 1>(q, dim, h, rows, j, scale, out, stride),
-                }
-                j += wide;
-            }
-            h += tall;
-        }
-    }
+vectorised! {
+    /// `out[h * stride + j] = scale · (q_h · row_j)`; q is `[heads, dim]`.
+    fn dots(q: &[f32], dim: usize, rows: &[&[f32]], scale: f32, out: &mut [f32], stride: usize) = dots_lanes;
 }
 
 #[inline(always)]
-#[allow(clippy::too_many_arguments)] // a register tile of one loop nest: a struct would only rename the arguments
-fn dot_tile<const H: usize, const J: usize>(
+fn dots_lanes<L: Lanes>(q: &[f32], dim: usize, rows: &[&[f32]], scale: f32, out: &mut [f32], stride: usize) {
+    let mut h = 0;
+    while h < q.len() / dim {
+        let tall = if q.len() / dim - h >= 4 { 4 } else { 1 };
+        let (queries, out) = (&q[h * dim..(h + tall) * dim], &mut out[h * stride..]);
+        let mut j = 0;
+        while j < rows.len() {
+            let wide = if rows.len() - j >= 2 { 2 } else { 1 };
+            let (rows, out) = (&rows[j..j + wide], &mut out[j..]);
+            match (tall, wide) {
+                (4, 2) => dot_tile::<L, 4, 2>(queries, dim, rows, scale, out, stride),
+                (4, _) => dot_tile::<L, 4, 1>(queries, dim, rows, scale, out, stride),
+                (_, 2) => dot_tile::<L, 1, 2>(queries, dim, rows, scale, out, stride),
+                _ => dot_tile::<L, 1, 1>(queries, dim, rows, scale, out, stride),
+            }
+            j += wide;
+        }
+        h += tall;
+    }
+}
+
+/// H queries times J rows: eight independent sums hide the latency of the multiply-add.
+#[inline(always)]
+fn dot_tile<L: Lanes, const H: usize, const J: usize>(
     q: &[f32],
     dim: usize,
-    h: usize,
     rows: &[&[f32]],
-    j: usize,
     scale: f32,
     out: &mut [f32],
     stride: usize,
 ) {
-    let queries: [&[f32]; H] = std::array::from_fn(|i| &q[(h + i) * dim..(h + i + 1) * dim]);
-    let keys: [&[f32]; J] = std::array::from_fn(|i| &rows[j + i][..dim]);
-    let mut sums = [[[0f32; LANES]; J]; H];
-    let whole = dim / LANES * LANES;
-    let mut c = 0;
-    while c < whole {
-        for (sums, query) in sums.iter_mut().zip(&queries) {
-            let a: &[f32; LANES] = lanes(query, c);
-            for (sum, key) in sums.iter_mut().zip(&keys) {
-                let b: &[f32; LANES] = lanes(key, c);
-                for l in 0..LANES {
-                    sum[l] = a[l].mul_add(b[l], sum[l]);
-                }
+    let groups = dim / WIDTH;
+    let queries: [_; H] = std::array::from_fn(|h| q[h * dim..(h + 1) * dim].as_chunks::<WIDTH>());
+    let keys: [_; J] = std::array::from_fn(|j| rows[j][..dim].as_chunks::<WIDTH>());
+    let (query_groups, key_groups) = (queries.map(|q| &q.0[..groups]), keys.map(|k| &k.0[..groups]));
+    let mut sums = [[L::splat(0.0); J]; H];
+    for c in 0..groups {
+        let keys = key_groups.map(|key| L::load(&key[c]));
+        for (sums, query) in sums.iter_mut().zip(query_groups) {
+            let query = L::load(&query[c]);
+            for (sum, key) in sums.iter_mut().zip(keys) {
+                *sum = query.mul_add(key, *sum);
             }
         }
-        c += LANES;
     }
-    for (i, (sums, query)) in sums.iter_mut().zip(&queries).enumerate() {
-        for (k, (sum, key)) in sums.iter_mut().zip(&keys).enumerate() {
-            for c in whole..dim {
-                sum[c - whole] = query[c].mul_add(key[c], sum[c - whole]);
+    for (h, (sums, query)) in sums.into_iter().zip(queries).enumerate() {
+        for (j, (mut sum, key)) in sums.into_iter().zip(keys).enumerate() {
+            if !query.1.is_empty() {
+                sum = L::load_tail(query.1).mul_add(L::load_tail(key.1), sum);
             }
-            let [a, b, c, d, e, f, g, h2] = *sum;
-            out[(h + i) * stride + j + k] = scale * (((a + e) + (c + g)) + ((b + f) + (d + h2)));
+            out[h * stride + j] = scale * sum.sum();
         }
     }
-}
-
-#[inline(always)]
-fn lanes(row: &[f32], at: usize) -> &[f32; LANES] {
-    row[at..].first_chunk().unwrap_or(&[0.0; LANES])
 }
 
 multiversioned! {

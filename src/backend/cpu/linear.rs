@@ -11,8 +11,10 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 
+use super::blocks::{self, Prepared};
 use super::lanes::{Eight, WIDTH};
 use super::tile::{Bf16, E4m3, F16, F32, Scales, Stored, add_lanes, decode, panel_sums, panel_tiles, stored_tile};
+use crate::weights::format::for_block;
 use crate::weights::{Format, Matrix};
 
 /// Activation rows of one width: evenly spaced ones, or those that `index` names.
@@ -22,7 +24,11 @@ pub struct Rows<'a> {
     width: usize,
     stride: usize,
     index: Option<&'a [u32]>,
+    /// Of `index`, or of the evenly spaced ones.
+    first: usize,
     count: usize,
+    /// What quantised matrices multiply: row r of these is row `first + r` of the prepared ones.
+    prepared: Option<&'a Prepared>,
 }
 
 impl<'a> Rows<'a> {
@@ -34,23 +40,38 @@ impl<'a> Rows<'a> {
     pub fn strided(data: &'a [f32], width: usize, stride: usize, count: usize) -> Rows<'a> {
         let needed = count.checked_sub(1).map_or(0, |before| before * stride + width);
         assert!(data.len() >= needed, "{count} rows of {width} need {needed} values, not {}", data.len());
-        Rows { data, width, stride, index: None, count }
+        Rows { data, width, stride, index: None, first: 0, count, prepared: None }
     }
     /// Rows of `width`, lying one after another, in the order of `index`.
     pub fn gathered(data: &'a [f32], width: usize, index: &'a [u32]) -> Rows<'a> {
-        Rows { data, width, stride: width, index: Some(index), count: index.len() }
+        Rows { data, width, stride: width, index: Some(index), first: 0, count: index.len(), prepared: None }
     }
-    fn row(&self, r: usize) -> &'a [f32] {
+    pub(super) fn row(&self, r: usize) -> &'a [f32] {
+        let r = self.first + r;
         let r = self.index.map_or(r, |index| index[r] as usize);
         &self.data[r * self.stride..][..self.width]
     }
     /// At most `most` rows from `start` on.
     fn part(&self, start: usize, most: usize) -> Rows<'a> {
-        let count = most.min(self.count - start);
-        match self.index {
-            Some(index) => Rows { index: Some(&index[start..start + count]), count, ..*self },
-            None => Rows { data: &self.data[start * self.stride..], count, ..*self },
-        }
+        Rows { first: self.first + start, count: most.min(self.count - start), ..*self }
+    }
+    pub(super) fn width(&self) -> usize {
+        self.width
+    }
+    pub(super) fn count(&self) -> usize {
+        self.count
+    }
+    /// These rows, with all of them prepared.
+    pub(super) fn with_prepared<'b>(self, prepared: &'b Prepared) -> Rows<'b>
+    where
+        'a: 'b,
+    {
+        debug_assert_eq!(self.first, 0, "a part of prepared rows is a part of all");
+        Rows { prepared: Some(prepared), ..self }
+    }
+    /// The prepared rows, and which of them is row 0.
+    pub(super) fn prepared(&self) -> Option<(&'a Prepared, usize)> {
+        self.prepared.map(|prepared| (prepared, self.first))
     }
 }
 
@@ -148,6 +169,10 @@ fn outputs_per_task(w: &Matrix, rows: usize, task_ns: usize) -> usize {
 }
 
 fn run(jobs: &[Job<'_>], x: Rows<'_>) {
+    Prepared::with(x, jobs.iter().map(|job| job.w.format), |x| run_prepared(jobs, x));
+}
+
+fn run_prepared(jobs: &[Job<'_>], x: Rows<'_>) {
     let total: usize = jobs.iter().map(|job| nanoseconds(job.w, job.w.rows, x.count)).sum();
     let threads = if total < INLINE_NS { 1 } else { rayon::current_num_threads() };
     if threads == 1 {
@@ -197,7 +222,7 @@ pub(super) unsafe fn product(w: &Matrix, n: Range<usize>, x: Rows<'_>, out: Targ
             Format::F16 => product_of::<F16>(w, n, x, out),
             Format::Bf16 => product_of::<Bf16>(w, n, x, out),
             Format::F8E4m3 => product_of::<E4m3>(w, n, x, out),
-            Format::I64 => unreachable_format(w),
+            _ => for_block!(w.format, B => blocks::product::<B>(w, n, x, out), else unreachable_format(w)),
         }
     }
 }

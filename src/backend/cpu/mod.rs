@@ -7,13 +7,16 @@
 //! Not here: the order of operations (`model`), sampling (`engine`).
 
 pub mod activation;
+mod activations;
 mod attend;
 pub mod avx2;
+mod blocks;
 mod chunked;
 mod delta;
 mod elementwise;
 mod gdn;
 mod hyper;
+mod integers;
 pub mod lanes;
 pub mod linear;
 mod mixture;
@@ -21,6 +24,7 @@ pub mod moe;
 mod norm;
 mod ple;
 mod qsa;
+mod quantised;
 mod rope;
 mod select;
 pub mod simd;

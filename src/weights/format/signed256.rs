@@ -1,0 +1,165 @@
+//! Quantised formats with blocks of 256 elements and signed codes: Q3_K, Q6_K, IQ4_XS.
+//!
+//! Owns: their layouts, the integers of a block and its encoder.
+//! Always true: `value[c] = d * scale[s] * word[c]` for sub-block s of element c; `d` is F16. A struct's fields lie in
+//! memory as written, without gaps.
+//! Not here: what is common to all blocks (`block`), the search for scales (`search`).
+
+use bytemuck::{Pod, Zeroable};
+
+use super::block::Block;
+use super::{block32, search};
+
+/// 16 sub-blocks of 16, `word = q - 4` with 3-bit codes, 6-bit scales; 110 bytes.
+#[derive(Clone, Copy, Pod, Zeroable)]
+#[repr(C)]
+pub struct Q3K {
+    /// Bit 2 of element 32 * k + l is bit k of byte l.
+    pub high: [u8; 32],
+    /// Bits 0 and 1: element 128 * h + 32 * j + l has bits 2j and 2j + 1 of byte 32 * h + l.
+    pub low: [u8; 64],
+    /// `scale[s] + 32`. Bits 0 to 3: s < 8 in the low half of byte s, s >= 8 in the high half of byte s - 8. Bits 4 and
+    /// 5: bits 2 * (s / 4) and the next of byte 8 + s % 4.
+    pub scales: [u8; 12],
+    /// Scale of the scales.
+    pub d: [u8; 2],
+}
+
+/// 16 sub-blocks of 16, `word = q - 32` with 6-bit codes, 8-bit scales; 210 bytes.
+#[derive(Clone, Copy, Pod, Zeroable)]
+#[repr(C)]
+pub struct Q6K {
+    /// Bits 0 to 3: element 128 * h + l, l < 64, has the low half of byte 64 * h + l, element 128 * h + 64 + l its high
+    /// half.
+    pub low: [u8; 128],
+    /// Bits 4 and 5: element 128 * h + 32 * j + l has bits 2j and 2j + 1 of byte 32 * h + l.
+    pub high: [u8; 64],
+    /// `scale[s]`, two's complement.
+    pub scales: [i8; 16],
+    /// Scale of the scales.
+    pub d: [u8; 2],
+}
+
+/// 8 sub-blocks of 32, `word = codebook[q]` with 4-bit codes, 6-bit scales; 136 bytes.
+#[derive(Clone, Copy, Pod, Zeroable)]
+#[repr(C)]
+pub struct Iq4Xs {
+    /// Scale of the scales.
+    pub d: [u8; 2],
+    /// Bits 4 and 5 of `scale[s] + 32` are bits 2s and 2s + 1 of this u16.
+    pub scales_high: [u8; 2],
+    /// Bits 0 to 3 of it: even s in the low half of byte s / 2, odd s in the high half.
+    pub scales_low: [u8; 4],
+    /// Sub-block s has 16 bytes, in [`block32::Iq4Nl`]'s order.
+    pub q: [u8; 128],
+}
+
+impl Block for Q3K {
+    const COLUMNS: usize = 256;
+    #[inline(always)]
+    fn factors(&self) -> [u16; 2] {
+        [u16::from_le_bytes(self.d), 0]
+    }
+    #[inline(always)]
+    fn words(&self, _: impl Fn(&[u8; 16]) -> [i8; 16], words: &mut [i16]) {
+        for (s, words) in words.chunks_exact_mut(16).enumerate() {
+            let low = self.scales[s % 8] >> (s / 8 * 4) & 15;
+            let scale = i16::from(low | (self.scales[8 + s % 4] >> (s / 4 * 2) & 3) << 4) - 32;
+            let (l, from) = (s % 2 * 16, s / 8 * 32 + s % 2 * 16);
+            let (shift, bit) = (s % 8 / 2 * 2, s / 2);
+            for ((word, &q), &high) in words.iter_mut().zip(&self.low[from..from + 16]).zip(&self.high[l..l + 16]) {
+                let code = i16::from(q) >> shift & 3 | (i16::from(high) >> bit & 1) << 2;
+                *word = (code - 4) * scale;
+            }
+        }
+    }
+    fn encode(values: &[f32]) -> Q3K {
+        let best: [f32; 16] = std::array::from_fn(|s| search::signed_scale(&values[16 * s..16 * (s + 1)], 4));
+        let (d, levels) = scale_levels(best, -32, 31);
+        let (mut high, mut low, mut scales) = ([0; 32], [0; 64], [0; 12]);
+        for (c, &value) in values.iter().enumerate() {
+            let scale = d.to_f32() * f32::from(levels[c / 16]);
+            let code = (search::round(value * search::inverse(scale), -4, 3) + 4) as u8;
+            high[c % 32] |= (code >> 2) << (c / 32);
+            low[c / 128 * 32 + c % 32] |= (code & 3) << (c % 128 / 32 * 2);
+        }
+        for (s, level) in levels.iter().enumerate() {
+            let level = (level + 32) as u8;
+            scales[s % 8] |= (level & 15) << (s / 8 * 4);
+            scales[8 + s % 4] |= (level >> 4) << (s / 4 * 2);
+        }
+        Q3K { high, low, scales, d: d.to_le_bytes() }
+    }
+}
+
+impl Block for Q6K {
+    const COLUMNS: usize = 256;
+    #[inline(always)]
+    fn factors(&self) -> [u16; 2] {
+        [u16::from_le_bytes(self.d), 0]
+    }
+    #[inline(always)]
+    fn words(&self, _: impl Fn(&[u8; 16]) -> [i8; 16], words: &mut [i16]) {
+        for (s, words) in words.chunks_exact_mut(16).enumerate() {
+            let scale = i16::from(self.scales[s]);
+            let (half, in_half) = (s / 8, s % 8 * 16);
+            let (from_low, low_shift) = (half * 64 + in_half % 64, in_half / 64 * 4);
+            let (from_high, high_shift) = (half * 32 + in_half % 32, in_half / 32 * 2);
+            let (low, high) = (&self.low[from_low..from_low + 16], &self.high[from_high..from_high + 16]);
+            for ((word, &low), &high) in words.iter_mut().zip(low).zip(high) {
+                let code = i16::from(low) >> low_shift & 15 | (i16::from(high) >> high_shift & 3) << 4;
+                *word = (code - 32) * scale;
+            }
+        }
+    }
+    fn encode(values: &[f32]) -> Q6K {
+        let best: [f32; 16] = std::array::from_fn(|s| search::signed_scale(&values[16 * s..16 * (s + 1)], 32));
+        let (d, scales) = scale_levels(best, -128, 127);
+        let (mut low, mut high) = ([0; 128], [0; 64]);
+        for (c, &value) in values.iter().enumerate() {
+            let scale = d.to_f32() * f32::from(scales[c / 16]);
+            let code = (search::round(value * search::inverse(scale), -32, 31) + 32) as u8;
+            low[c / 128 * 64 + c % 64] |= (code & 15) << (c % 128 / 64 * 4);
+            high[c / 128 * 32 + c % 32] |= (code >> 4) << (c % 128 / 32 * 2);
+        }
+        Q6K { low, high, scales, d: d.to_le_bytes() }
+    }
+}
+
+impl Block for Iq4Xs {
+    const COLUMNS: usize = 256;
+    #[inline(always)]
+    fn factors(&self) -> [u16; 2] {
+        [u16::from_le_bytes(self.d), 0]
+    }
+    #[inline(always)]
+    fn words(&self, look_up: impl Fn(&[u8; 16]) -> [i8; 16], words: &mut [i16]) {
+        let high = u16::from_le_bytes(self.scales_high);
+        for (s, (words, q)) in words.chunks_exact_mut(32).zip(self.q.as_chunks::<16>().0).enumerate() {
+            let low = self.scales_low[s / 2] >> (s % 2 * 4) & 15;
+            let scale = (i16::from(low) | (high >> (2 * s) & 3) as i16 * 16) - 32;
+            block32::looked_up(q, &look_up, words);
+            words.iter_mut().for_each(|word| *word *= scale);
+        }
+    }
+    fn encode(values: &[f32]) -> Iq4Xs {
+        let best: [f32; 8] = std::array::from_fn(|s| search::codebook_scale(&values[32 * s..32 * (s + 1)]));
+        let (d, levels) = scale_levels(best, -32, 31);
+        let (mut scales_high, mut scales_low, mut q) = (0u16, [0; 4], [0; 128]);
+        for (s, (q, values)) in q.as_chunks_mut::<16>().0.iter_mut().zip(values.as_chunks::<32>().0).enumerate() {
+            let level = (levels[s] + 32) as u8;
+            scales_high |= u16::from(level >> 4) << (2 * s);
+            scales_low[s / 2] |= (level & 15) << (s % 2 * 4);
+            let inverse = search::inverse(d.to_f32() * f32::from(levels[s]));
+            *q = block32::pack(&values.map(|value| search::nearest(value * inverse)));
+        }
+        Iq4Xs { d: d.to_le_bytes(), scales_high: scales_high.to_le_bytes(), scales_low, q }
+    }
+}
+
+/// Scales of sub-blocks as integers: the one that is furthest from zero becomes `least`.
+fn scale_levels<const S: usize>(scales: [f32; S], least: i32, most: i32) -> (half::f16, [i8; S]) {
+    let extreme = scales.iter().fold(0.0, |extreme: f32, &s| if s.abs() > extreme.abs() { s } else { extreme });
+    let (d, inverse) = search::half(extreme / least as f32);
+    (d, scales.map(|scale| search::round(scale * inverse, least, most) as i8))
+}
