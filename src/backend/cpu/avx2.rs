@@ -82,6 +82,11 @@ impl Lanes for Avx2 {
         (lanes!(_mm256_castsi256_ps(half)), lanes!(_mm256_castsi256_ps(rest)))
     }
     #[inline(always)]
+    fn prefetch(address: *const u8) {
+        // SAFETY: a prefetch of any address is allowed.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(address.cast()) }
+    }
+    #[inline(always)]
     fn bf16(from: &[u8; 16]) -> Self {
         // SAFETY: the processor has AVX2 (head of this file); `from` is 16 readable bytes, no alignment needed.
         Avx2(unsafe {

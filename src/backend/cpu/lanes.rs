@@ -41,6 +41,9 @@ pub trait Lanes: Copy {
     fn neg(self) -> Self;
     /// Two powers of two whose product is 2^n; the lane holds `n + ROUND`, where -252 <= n <= 254.
     fn powers(self) -> (Self, Self);
+    /// Asks for the cache line at `address` ahead of its use; any address is fine.
+    #[inline(always)]
+    fn prefetch(_address: *const u8) {}
     /// Eight little-endian BF16.
     fn bf16(from: &[u8; 16]) -> Self;
     /// Eight little-endian F16.

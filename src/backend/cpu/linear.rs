@@ -298,7 +298,6 @@ unsafe fn two_tiles<S: Stored, const A: usize, const B: usize>(w: &Matrix, n: Ra
     }
 }
 
-///
 /// # Safety
 /// As [`product`].
 unsafe fn few_outputs<S: Stored, const R: usize, const C: usize>(w: &Matrix, n: usize, x: [&[f32]; R], out: Target) {
@@ -335,7 +334,6 @@ thread_local! {
     static THREAD_PANEL: RefCell<Panel> = RefCell::default();
 }
 
-///
 /// # Safety
 /// As [`product`].
 unsafe fn many_rows<S: Stored>(w: &Matrix, n: Range<usize>, x: Rows<'_>, out: Target) {

@@ -173,6 +173,9 @@ unsafe fn add_products<L: Lanes, const R: usize, const C: usize>(
     }
 }
 
+/// Bytes of a cache line.
+const LINE: usize = 64;
+
 #[inline(always)]
 fn stored_tile_lanes<L: Lanes, S: Stored, const R: usize, const C: usize>(
     w: [&[u8]; C],
@@ -220,6 +223,10 @@ fn stored_tile_lanes<L: Lanes, S: Stored, const R: usize, const C: usize>(
         while g < end {
             let mut v = [L::splat(0.0); C];
             for c in 0..C {
+                if R == 1 && (g * size_of::<S::Group>()) % LINE == 0 {
+                    // One row leaves the memory no time between tiles: its next C weight rows lie right behind these.
+                    L::prefetch(weights[c].as_ptr().wrapping_add(g + C * whole).cast());
+                }
                 // SAFETY: g < whole, and every weight row was found to hold `whole` groups.
                 v[c] = S::lanes(unsafe { weights[c].get_unchecked(g) }, scale[c]);
             }
