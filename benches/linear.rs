@@ -3,7 +3,7 @@
 //! Owns: two ceilings, measured in the same run (bytes read by a plain sum, multiply-adds that touch registers only),
 //! and the share of them that `linear` reaches, printed before Criterion's own report.
 //! Not here: correctness (`tests/linear.rs`).
-//! Run with `cargo bench --bench linear`; `RAYON_NUM_THREADS` sets the threads.
+//! Run with `cargo bench --bench linear`, or `-- Q4_K BF16` for some formats only; `RAYON_NUM_THREADS` sets the threads.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
