@@ -49,7 +49,7 @@ pub struct Chunk {
     offsets: [i16; CHUNK / 16],
     /// F16 `d` of every block, zeros behind the last one up to a multiple of eight.
     d: [[u8; 2]; CHUNK / 32],
-    /// F16 `m`.
+    /// F16 `m`; formats without offsets leave it alone.
     m: [[u8; 2]; CHUNK / 32],
 }
 
@@ -112,9 +112,11 @@ fn unpack_lanes<L: Integers, B: Block>(w: &[u8], to: &mut Chunk) {
     let blocks: &[B] = bytemuck::cast_slice(w);
     let words = to.words.chunks_exact_mut(B::COLUMNS).zip(to.offsets.chunks_exact_mut(B::COLUMNS / 16));
     for ((block, (words, offsets)), (d, m)) in blocks.iter().zip(words).zip(to.d.iter_mut().zip(&mut to.m)) {
-        [*d, *m] = block.factors().map(u16::to_le_bytes);
+        let factors = block.factors().map(u16::to_le_bytes);
+        *d = factors[0];
         block.words(L::look_up, words);
         if B::OFFSET {
+            *m = factors[1];
             block.offsets(offsets);
         }
     }
@@ -167,10 +169,10 @@ fn block_products<L: Integers, const N: usize>(a: &[[i16; N]], b: &[[i16; N]]) -
         for i in 0..WIDTH {
             products[i] = dot::<L, N>(&a[i], &b[i]);
         }
-    } else {
-        for (product, (a, b)) in products.iter_mut().zip(a.iter().zip(b)) {
-            *product = dot::<L, N>(a, b);
-        }
+        return L::to_lanes(L::totals(&products));
+    }
+    for (product, (a, b)) in products.iter_mut().zip(a.iter().zip(b)) {
+        *product = dot::<L, N>(a, b);
     }
     L::to_lanes(L::totals(&products))
 }

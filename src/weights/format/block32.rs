@@ -107,8 +107,7 @@ impl Block for Q4_0 {
     }
     #[inline(always)]
     fn words(&self, _: impl Fn(&[u8; 16]) -> [i8; 16], words: &mut [i16]) {
-        nibbles(&self.q, words);
-        words.iter_mut().for_each(|word| *word -= 8);
+        nibbles(&self.q, words, |code, _| code - 8);
     }
     fn encode(values: &[f32]) -> Q4_0 {
         let (d, codes) = signed(values, 8);
@@ -125,7 +124,7 @@ impl Block for Q4_1 {
     }
     #[inline(always)]
     fn words(&self, _: impl Fn(&[u8; 16]) -> [i8; 16], words: &mut [i16]) {
-        nibbles(&self.q, words);
+        nibbles(&self.q, words, |code, _| code);
     }
     #[inline(always)]
     fn offsets(&self, offsets: &mut [i16]) {
@@ -145,9 +144,8 @@ impl Block for Q5_0 {
     }
     #[inline(always)]
     fn words(&self, _: impl Fn(&[u8; 16]) -> [i8; 16], words: &mut [i16]) {
-        nibbles(&self.low, words);
-        add_high(self.high, words);
-        words.iter_mut().for_each(|word| *word -= 16);
+        let high = fifth_bits(self.high);
+        nibbles(&self.low, words, |code, c| code + high[c / 16][c % 16] - 16);
     }
     fn encode(values: &[f32]) -> Q5_0 {
         let (d, codes) = signed(values, 16);
@@ -164,8 +162,8 @@ impl Block for Q5_1 {
     }
     #[inline(always)]
     fn words(&self, _: impl Fn(&[u8; 16]) -> [i8; 16], words: &mut [i16]) {
-        nibbles(&self.low, words);
-        add_high(self.high, words);
+        let high = fifth_bits(self.high);
+        nibbles(&self.low, words, |code, c| code + high[c / 16][c % 16]);
     }
     #[inline(always)]
     fn offsets(&self, offsets: &mut [i16]) {
@@ -185,7 +183,7 @@ impl Block for Iq4Nl {
     }
     #[inline(always)]
     fn words(&self, look_up: impl Fn(&[u8; 16]) -> [i8; 16], words: &mut [i16]) {
-        looked_up(&self.q, look_up, words);
+        looked_up(&self.q, look_up, words, |entry| entry);
     }
     fn encode(values: &[f32]) -> Iq4Nl {
         let (d, inverse) = search::half(search::codebook_scale(values));
@@ -194,37 +192,47 @@ impl Block for Iq4Nl {
     }
 }
 
-/// 4-bit codes as words.
+// The loops below have fixed lengths and do all of an element at once: the compiler makes vectors of them.
+
+/// `word(q[c], c)` for 32 4-bit codes.
 #[inline(always)]
-fn nibbles(q: &[u8; 16], words: &mut [i16]) {
-    let (low, high) = words.split_at_mut(16);
-    for ((&q, low), high) in q.iter().zip(low).zip(high) {
-        *low = i16::from(q) & 15;
-        *high = i16::from(q) >> 4;
+fn nibbles(q: &[u8; 16], words: &mut [i16], word: impl Fn(i16, usize) -> i16) {
+    if let [low, high] = words.as_chunks_mut::<16>().0 {
+        for j in 0..16 {
+            low[j] = word(i16::from(q[j] & 15), j);
+        }
+        for j in 0..16 {
+            high[j] = word(i16::from(q[j] >> 4), j + 16);
+        }
     }
 }
 
 /// 4-bit codes as words of the codebook: 16 bytes for 32 words.
 #[inline(always)]
-pub(super) fn looked_up(q: &[u8; 16], look_up: impl Fn(&[u8; 16]) -> [i8; 16], words: &mut [i16]) {
-    let (low, high) = words.split_at_mut(16);
-    for (to, from) in low.iter_mut().zip(look_up(&q.map(|q| q & 15))) {
-        *to = from.into();
-    }
-    for (to, from) in high.iter_mut().zip(look_up(&q.map(|q| q >> 4))) {
-        *to = from.into();
+pub(super) fn looked_up(
+    q: &[u8; 16],
+    look_up: impl Fn(&[u8; 16]) -> [i8; 16],
+    words: &mut [i16],
+    word: impl Fn(i16) -> i16,
+) {
+    if let [low, high] = words.as_chunks_mut::<16>().0 {
+        *low = look_up(&q.map(|q| q & 15)).map(|entry| word(entry.into()));
+        *high = look_up(&q.map(|q| q >> 4)).map(|entry| word(entry.into()));
     }
 }
 
-/// Adds 16 to word c where bit c is set.
+/// 16 for every element that has its fifth bit.
 #[inline(always)]
-fn add_high(high: [u8; 4], words: &mut [i16]) {
-    let high = u32::from_le_bytes(high);
-    for (half, words) in [high as u16, (high >> 16) as u16].into_iter().zip(words.chunks_exact_mut(16)) {
-        for (c, word) in words.iter_mut().enumerate() {
-            *word += if half & (1 << c) != 0 { 16 } else { 0 };
+fn fifth_bits(high: [u8; 4]) -> [[i16; 16]; 2] {
+    [[high[0], high[1]], [high[2], high[3]]].map(|half| {
+        let (half, mut bits) = (u16::from_le_bytes(half), [0; 16]);
+        for c in 0..16 {
+            // The bit moves to the top, then down to 16: multiplications, because vectors have no shift of its own for
+            // each 16-bit lane.
+            bits[c] = ((half & 1 << c).wrapping_mul(1 << (15 - c)) >> 11) as i16;
         }
-    }
+        bits
+    })
 }
 
 /// Low halves of 32 codes.
