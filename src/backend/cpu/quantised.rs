@@ -149,7 +149,7 @@ fn few_lanes<L: Integers, const COLUMNS: usize, const R: usize>(
                 let x_sums = &x[r].sums[at * count..][..words.len() * count];
                 let m = L::f16(bytemuck::cast_ref(w.m[group..].first_chunk::<WIDTH>().unwrap_or(&[[0; 2]; WIDTH])));
                 let products = if COLUMNS == 32 {
-                    block_products::<L, 2>(offsets.as_chunks().0, x_sums.as_chunks().0)
+                    pairs_of_sums::<L>(offsets, x_sums)
                 } else {
                     block_products::<L, 16>(offsets.as_chunks().0, x_sums.as_chunks().0)
                 };
@@ -177,12 +177,22 @@ fn block_products<L: Integers, const N: usize>(a: &[[i16; N]], b: &[[i16; N]]) -
     L::to_lanes(L::totals(&products))
 }
 
+/// Lane i: the product of the two offsets of block i with its two sums. At most eight blocks.
+#[inline(always)]
+fn pairs_of_sums<L: Integers>(offsets: &[i16], sums: &[i16]) -> L {
+    let (mut a, mut b) = ([0; 16], [0; 16]);
+    if let (Some(offsets), Some(sums)) = (offsets.first_chunk(), sums.first_chunk()) {
+        (a, b) = (*offsets, *sums);
+    } else {
+        a[..offsets.len()].copy_from_slice(offsets);
+        b[..sums.len()].copy_from_slice(sums);
+    }
+    L::to_lanes(L::add_products(L::zero(), L::words(&a), L::words(&b)))
+}
+
 /// Partial sums of `a . b`: all lanes together are the product.
 #[inline(always)]
 fn dot<L: Integers, const N: usize>(a: &[i16; N], b: &[i16; N]) -> L::Sums {
-    if N == 2 {
-        return L::single(i32::from(a[0]) * i32::from(b[0]) + i32::from(a[1]) * i32::from(b[1]));
-    }
     let (a, b) = (a.as_chunks::<16>().0, b.as_chunks::<16>().0);
     let mut sums = [L::zero(); 2];
     for i in 0..N / 16 {

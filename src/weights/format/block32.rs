@@ -107,7 +107,7 @@ impl Block for Q4_0 {
     }
     #[inline(always)]
     fn words(&self, _: impl Fn(&[u8; 16]) -> [i8; 16], words: &mut [i16]) {
-        nibbles(&self.q, words, |code, _| code - 8);
+        nibbles(&self.q, words, |code| code - 8);
     }
     fn encode(values: &[f32]) -> Q4_0 {
         let (d, codes) = signed(values, 8);
@@ -124,7 +124,7 @@ impl Block for Q4_1 {
     }
     #[inline(always)]
     fn words(&self, _: impl Fn(&[u8; 16]) -> [i8; 16], words: &mut [i16]) {
-        nibbles(&self.q, words, |code, _| code);
+        nibbles(&self.q, words, |code| code);
     }
     #[inline(always)]
     fn offsets(&self, offsets: &mut [i16]) {
@@ -144,8 +144,8 @@ impl Block for Q5_0 {
     }
     #[inline(always)]
     fn words(&self, _: impl Fn(&[u8; 16]) -> [i8; 16], words: &mut [i16]) {
-        let high = fifth_bits(self.high);
-        nibbles(&self.low, words, |code, c| code + high[c / 16][c % 16] - 16);
+        nibbles(&self.low, words, |code| code - 16);
+        add_fifth_bits(self.high, words);
     }
     fn encode(values: &[f32]) -> Q5_0 {
         let (d, codes) = signed(values, 16);
@@ -162,8 +162,8 @@ impl Block for Q5_1 {
     }
     #[inline(always)]
     fn words(&self, _: impl Fn(&[u8; 16]) -> [i8; 16], words: &mut [i16]) {
-        let high = fifth_bits(self.high);
-        nibbles(&self.low, words, |code, c| code + high[c / 16][c % 16]);
+        nibbles(&self.low, words, |code| code);
+        add_fifth_bits(self.high, words);
     }
     #[inline(always)]
     fn offsets(&self, offsets: &mut [i16]) {
@@ -194,16 +194,12 @@ impl Block for Iq4Nl {
 
 // The loops below have fixed lengths and do all of an element at once: the compiler makes vectors of them.
 
-/// `word(q[c], c)` for 32 4-bit codes.
+/// `word(q[c])` for 32 4-bit codes.
 #[inline(always)]
-fn nibbles(q: &[u8; 16], words: &mut [i16], word: impl Fn(i16, usize) -> i16) {
+fn nibbles(q: &[u8; 16], words: &mut [i16], word: impl Fn(i16) -> i16) {
     if let [low, high] = words.as_chunks_mut::<16>().0 {
-        for j in 0..16 {
-            low[j] = word(i16::from(q[j] & 15), j);
-        }
-        for j in 0..16 {
-            high[j] = word(i16::from(q[j] >> 4), j + 16);
-        }
+        *low = q.map(|q| word(i16::from(q & 15)));
+        *high = q.map(|q| word(i16::from(q >> 4)));
     }
 }
 
@@ -221,18 +217,20 @@ pub(super) fn looked_up(
     }
 }
 
-/// 16 for every element that has its fifth bit.
+/// The bit of every element in its half of the fifth bits.
+const BITS: [u16; 16] = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768];
+
+/// Adds 16 to every element that has its fifth bit.
 #[inline(always)]
-fn fifth_bits(high: [u8; 4]) -> [[i16; 16]; 2] {
-    [[high[0], high[1]], [high[2], high[3]]].map(|half| {
-        let (half, mut bits) = (u16::from_le_bytes(half), [0; 16]);
-        for c in 0..16 {
-            // The bit moves to the top, then down to 16: multiplications, because vectors have no shift of its own for
-            // each 16-bit lane.
-            bits[c] = ((half & 1 << c).wrapping_mul(1 << (15 - c)) >> 11) as i16;
+fn add_fifth_bits(high: [u8; 4], words: &mut [i16]) {
+    for (words, half) in words.as_chunks_mut::<16>().0.iter_mut().zip(high.as_chunks().0) {
+        let half = u16::from_le_bytes(*half);
+        for (word, bit) in words.iter_mut().zip(BITS) {
+            // All ones if the bit is missing.
+            let missing = if half & bit == 0 { -1 } else { 0 };
+            *word += 16 & !missing;
         }
-        bits
-    })
+    }
 }
 
 /// Low halves of 32 codes.
