@@ -82,7 +82,7 @@ unsafe fn prepared_product(w: &Matrix, kind: Kind, n: Range<usize>, x: Rows<'_>,
         // SAFETY: the caller's promise, for these rows.
         unsafe {
             match count {
-                1 => product.few_rows::<1>(out),
+                1 => product.one_row(out),
                 2 => product.few_rows::<2>(out),
                 3 => product.few_rows::<3>(out),
                 TILE_ROWS => product.few_rows::<TILE_ROWS>(out),
@@ -112,6 +112,18 @@ struct Product<'a> {
 }
 
 impl Product<'_> {
+    unsafe fn one_row(&self, out: Target) {
+        let x = self.activations.row(self.first);
+        let rows = self.n.clone();
+        // SAFETY: the caller's promise.
+        for (n, out) in rows.zip(unsafe { out.part(0, 0, self.n.len()) }) {
+            let mut sums = [Eight::default()];
+            (self.kind.one)(self.w.row(n), x, &mut sums[0]);
+            add_lanes(&sums, std::slice::from_mut(out));
+            *out += 0.0;
+        }
+    }
+
     unsafe fn few_rows<const R: usize>(&mut self, out: Target) {
         let x = std::array::from_fn(|r| self.activations.row(self.first + r));
         let (all, at_once) = (self.w.cols / self.kind.columns, CHUNK / self.kind.columns);
