@@ -37,6 +37,7 @@ impl Bench {
             max_sequence: 64,
             attention: AttentionMode::Sparse,
             rope: RopePrecision::Bf16,
+            threads: 2,
         };
         let mut cpu = Cpu::new(&shape, options);
         let weights = bind::bind(&checkpoint, &shape, &mut cpu, false, &mut |_| {}).unwrap();

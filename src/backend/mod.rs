@@ -300,4 +300,6 @@ pub struct BackendOptions {
     pub attention: AttentionMode,
     /// Precision of the rotary table.
     pub rope: RopePrecision,
+    /// Threads of the rayon pool that the CPU's operations run on.
+    pub threads: usize,
 }

@@ -19,8 +19,9 @@ Examples:
   hipfire run -m /models/Qwen3.8-Flash-Next -f question.txt --stats
   echo \"Once upon a time\" | hipfire score --top 3
 
-Every option is also HIPFIRE_<OPTION> in the environment (HIPFIRE_KV_MODE=q8) and a key of the configuration file
-(kv-mode = \"q8\"); --print-config shows each value with where it came from.";
+Every option is also HIPFIRE_<OPTION> in the environment (HIPFIRE_KV_MODE=q8)
+and a key of the configuration file (kv-mode = \"q8\"); --print-config shows
+each value with where it came from.";
 
 /// The command line.
 #[derive(Debug, Parser)]

@@ -1,6 +1,6 @@
 //! Which program runs a model: the one place where the engine meets model, backend and memory plan.
 //!
-//! Owns: nothing but the choice.
+//! Owns: the translation of a user's choices into a load's options.
 //! Always true: the plan that is printed is the plan that a build follows.
 //! Not here: files and text (`load`), arithmetic.
 
@@ -9,10 +9,10 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-use super::load::LoadOptions;
+use super::load::{LoadOptions, MemoryLimit};
 use crate::config::Shape;
 use crate::error::{Error, Result};
-use crate::model::LanguageModel;
+use crate::model::{self, LanguageModel};
 use crate::weights::Source;
 
 /// Memory that a loaded model holds, in bytes.
@@ -40,20 +40,63 @@ pub struct Built {
 pub type MemoryProbe = Arc<dyn Fn() -> MemoryUse + Send + Sync>;
 
 /// Reads and checks config.json.
-pub fn shape(_source: &Source) -> Result<Shape> {
-    Err(unbuilt())
+pub fn shape(source: &Source) -> Result<Shape> {
+    Ok(model::load::open(source)?.shape)
 }
 
 /// The memory plan for these choices. Fails with `InsufficientMemory` if the limit cannot hold it.
-pub fn plan(_source: &Source, _options: &LoadOptions) -> Result<Box<dyn Display>> {
-    Err(unbuilt())
+pub fn plan(source: &Source, options: &LoadOptions) -> Result<Box<dyn Display>> {
+    let plan = model::load::plan(&model::load::open(source)?, &translate(options)?)?;
+    Ok(Box::new(plan))
 }
 
 /// Binds the weights and plans the memory.
-pub fn build(_source: &Source, _options: &LoadOptions) -> Result<Built> {
-    Err(unbuilt())
+pub fn build(source: &Source, options: &LoadOptions) -> Result<Built> {
+    let opened = model::load::open(source)?;
+    let weights = opened.checkpoint.bytes();
+    let model = model::load::cpu(opened, &translate(options)?, &mut |_| {})?;
+    let arena = model.arena().clone();
+    let memory = move || {
+        let usage = arena.usage();
+        MemoryUse {
+            weights,
+            reserved: usage.reserved as u64,
+            committed: usage.committed as u64,
+            retired: usage.retired as u64,
+        }
+    };
+    Ok(Built { model: Box::new(model), memory: Arc::new(memory) })
 }
 
-fn unbuilt() -> Error {
-    Error::invalid("this build cannot run a model yet")
+/// Threads to compute with: the user's choice, or one a core.
+pub fn threads(options: &LoadOptions) -> usize {
+    options.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from))
+}
+
+fn translate(options: &LoadOptions) -> Result<model::load::LoadOptions> {
+    Ok(model::load::LoadOptions {
+        kv_mode: options.kv_mode,
+        kv_backend: options.kv_backend,
+        max_sequence: options.max_seq,
+        max_rows: options.prefill_chunk,
+        attention: options.attention,
+        rope: options.rope_precision,
+        threads: threads(options),
+        memory_limit: match options.memory_limit {
+            None => None,
+            Some(MemoryLimit::Bytes(bytes)) => Some(bytes as usize),
+            Some(MemoryLimit::Percent(percent)) => Some((machine_memory()? as f64 * percent / 100.0) as usize),
+        },
+        ..model::load::LoadOptions::default()
+    })
+}
+
+/// Bytes of memory that this machine has.
+fn machine_memory() -> Result<u64> {
+    let path = "/proc/meminfo";
+    let text = std::fs::read_to_string(path).map_err(Error::io(format!("cannot read {path} for --memory-limit N%")))?;
+    text.lines()
+        .find_map(|line| line.strip_prefix("MemTotal:")?.trim().strip_suffix("kB")?.trim().parse::<u64>().ok())
+        .map(|kib| kib * 1024)
+        .ok_or_else(|| Error::invalid(format!("{path} does not say MemTotal: give --memory-limit in bytes")))
 }

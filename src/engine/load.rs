@@ -93,8 +93,14 @@ impl Loaded {
         let mut text = TextSide::open(&source)?;
         let built = build::build(&source, options)?;
         text.stop_ids = stop_ids(text.generation.as_ref(), &text.tokenizer, built.model.shape().eos.as_slice());
-        let engine =
-            Engine::start(built.model, Options { prefill_chunk: options.prefill_chunk, memory: built.memory.clone() })?;
+        let engine = Engine::start(
+            built.model,
+            Options {
+                prefill_chunk: options.prefill_chunk,
+                memory: built.memory.clone(),
+                threads: build::threads(options),
+            },
+        )?;
         Ok(Loaded { name: source.name().to_string(), engine, text, memory: built.memory })
     }
 }

@@ -17,6 +17,8 @@ mod worker;
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod text_tests;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -217,6 +219,8 @@ pub struct Options {
     pub prefill_chunk: usize,
     /// Says what the model holds.
     pub memory: MemoryProbe,
+    /// Threads that a step's work is shared among; the engine's own thread is one of them.
+    pub threads: usize,
 }
 
 /// A running model.
@@ -245,10 +249,19 @@ impl Engine {
         // A handful may wait; whoever submits more than that waits in `submit`.
         let (jobs, queue) = sync_channel(64);
         let stop = Cancel::default();
+        let pool = rayon::ThreadPoolBuilder::new()
+            .num_threads(options.threads)
+            .thread_name(|i| format!("cpu-{i}"))
+            .build()
+            .map_err(|e| Error::Io {
+                what: "cannot start the worker threads".into(),
+                source: std::io::Error::other(e),
+            })?;
         let worker = worker::Worker::new(timeline, options, stop.clone());
         let thread = std::thread::Builder::new()
             .name("engine".into())
-            .spawn(move || worker.run(queue))
+            // Inside the pool a step starts its parallel work without waking anyone for it first.
+            .spawn(move || pool.install(|| worker.run(queue)))
             .map_err(Error::io("cannot start the engine's thread"))?;
         Ok(Engine { jobs: Some(jobs), stop, thread: Some(thread), limits })
     }

@@ -53,7 +53,6 @@ impl Timeline for Counting {
         }
         Ok(&self.logits)
     }
-    fn end(&mut self) {}
 }
 
 fn request(ids: &[u32]) -> Request {
@@ -68,7 +67,8 @@ fn request(ids: &[u32]) -> Request {
 }
 
 fn engine(timeline: Counting, chunk: usize) -> Engine {
-    Engine::over(Box::new(timeline), Options { prefill_chunk: chunk, memory: Arc::new(MemoryUse::default) }).unwrap()
+    Engine::over(Box::new(timeline), Options { prefill_chunk: chunk, memory: Arc::new(MemoryUse::default), threads: 1 })
+        .unwrap()
 }
 
 fn tokens(events: &[Event]) -> Vec<u32> {

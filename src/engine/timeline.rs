@@ -22,8 +22,6 @@ pub(super) trait Timeline: Send {
     fn feed(&mut self, ids: &[u32]) -> Result<()>;
     /// Logits `[rows.len(), vocab]` of rows of the last feed.
     fn logits(&mut self, rows: &[usize]) -> Result<&[f32]>;
-    /// Gives the sequence's memory back.
-    fn end(&mut self);
 }
 
 /// A real model's timeline.
@@ -50,9 +48,11 @@ impl Timeline for Single {
         self.model.max_sequence()
     }
     fn restart(&mut self) -> Result<()> {
-        // The old one goes first: two need not fit.
-        self.sequence = None;
-        self.sequence = Some(self.model.new_sequence()?);
+        match &mut self.sequence {
+            // Its addresses stay in use: a dropped sequence's would be retired.
+            Some(sequence) => sequence.reset(),
+            None => self.sequence = Some(self.model.new_sequence()?),
+        }
         Ok(())
     }
     fn feed(&mut self, ids: &[u32]) -> Result<()> {
@@ -63,8 +63,5 @@ impl Timeline for Single {
     }
     fn logits(&mut self, rows: &[usize]) -> Result<&[f32]> {
         self.model.logits(rows)
-    }
-    fn end(&mut self) {
-        self.sequence = None;
     }
 }

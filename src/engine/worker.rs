@@ -68,7 +68,6 @@ impl Worker {
             if outcome.is_err() {
                 tracing::error!("a request met a bug in the engine; the message above says where");
             }
-            self.timeline.end();
         }
     }
 

@@ -133,6 +133,11 @@ impl<B: Backend> Model<B> {
         self.host.observer = host;
     }
 
+    /// Where its sequences' memory comes from.
+    pub fn arena(&self) -> &Arena {
+        &self.arena
+    }
+
     /// Whether the MTP head is loaded.
     pub fn has_mtp(&self) -> bool {
         self.weights.mtp.is_some()

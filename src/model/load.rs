@@ -33,6 +33,8 @@ pub struct LoadOptions {
     pub attention: AttentionMode,
     /// Precision of the rotary table.
     pub rope: RopePrecision,
+    /// Threads that the CPU backend shares its work among.
+    pub threads: usize,
     /// Rows of a step that can be taken back.
     pub rewind_rows: usize,
     /// Whether to load the MTP head, if there is one.
@@ -62,6 +64,7 @@ impl Default for LoadOptions {
             max_rows: DEFAULT_MAX_ROWS,
             attention: AttentionMode::Sparse,
             rope: RopePrecision::F32,
+            threads: 1,
             rewind_rows: 0,
             mtp: false,
             memory_limit: None,
@@ -201,5 +204,6 @@ fn backend_options(layout: &StateLayout, options: &LoadOptions) -> BackendOption
         max_sequence: layout.max_sequence,
         attention: options.attention,
         rope: options.rope,
+        threads: options.threads,
     }
 }

@@ -1,7 +1,8 @@
 //! Experts: a token's bits alone and in any batch, and bounds against f64.
 
 use hipfire::backend::cpu::activation::silu_multiply;
-use hipfire::backend::cpu::moe::{Expert, MoeScratch, moe};
+use hipfire::backend::cpu::moe::{MoeScratch, moe};
+use hipfire::weights::Expert;
 use hipfire::weights::{Format, Matrix};
 
 use super::{FORMATS, Random, U, alone, assert_same, ordered_dot, same_on_both, value};

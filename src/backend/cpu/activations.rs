@@ -71,17 +71,17 @@ impl Activations {
         if cols == 0 {
             return;
         }
-        let one = |(r, ((words, sums), scales)): (usize, ((&mut [i16], &mut [i16]), &mut [f32]))| {
-            pack(row(r), block, RowMut { words, sums, scales });
-        };
+        let one = |r: usize, words, sums, scales| pack(row(r), block, RowMut { words, sums, scales });
         if parallel {
             let sums = self.sums.par_chunks_exact_mut(cols / 16);
             let scales = self.scales.par_chunks_exact_mut(across);
-            self.words.par_chunks_exact_mut(cols).zip(sums).zip(scales).enumerate().with_min_len(4).for_each(one);
+            let rows = self.words.par_chunks_exact_mut(cols).zip(sums).zip(scales).enumerate();
+            rows.with_min_len(4).for_each(|(r, ((words, sums), scales))| one(r, words, sums, scales));
         } else {
             let sums = self.sums.chunks_exact_mut(cols / 16);
             let scales = self.scales.chunks_exact_mut(across);
-            self.words.chunks_exact_mut(cols).zip(sums).zip(scales).enumerate().for_each(one);
+            let rows = self.words.chunks_exact_mut(cols).zip(sums).zip(scales).enumerate();
+            rows.for_each(|(r, ((words, sums), scales))| one(r, words, sums, scales));
         }
     }
 

@@ -6,6 +6,7 @@
 
 use rayon::prelude::*;
 
+use super::chunked::{self, CHUNK};
 use super::delta::{self, HeadRows, Strided};
 use super::{Cpu, activation, linear, norm, show};
 use crate::backend::{Gdn, Observed, Segment};
@@ -14,7 +15,7 @@ use crate::state::Sequence;
 use crate::state::recurrent::{GdnState, slide};
 
 /// From this many rows of a sequence on, the delta rule runs in chunks.
-const CHUNKED_ROWS: usize = delta::CHUNK;
+const CHUNKED_ROWS: usize = CHUNK;
 
 /// Scratch of a mixer.
 pub fn floats(shape: &Shape, rows: usize) -> usize {
@@ -27,7 +28,7 @@ pub fn floats(shape: &Shape, rows: usize) -> usize {
 
 /// A head's scratch: the chunked form's, or a trial copy of its recurrent matrix.
 fn head_scratch(g: &GdnShape) -> usize {
-    delta::chunk_scratch(g.key_dim, g.value_dim).max(g.key_dim * g.value_dim)
+    chunked::chunk_scratch(g.key_dim, g.value_dim).max(g.key_dim * g.value_dim)
 }
 
 /// Runs the mixer on the step's rows.
@@ -169,7 +170,7 @@ fn apply(
                 trial.copy_from_slice(matrix);
                 delta::recur(trial, dk, &new, out);
             } else if rows >= CHUNKED_ROWS {
-                delta::chunked(matrix, dk, &new, out, scratch);
+                chunked::chunked(matrix, dk, &new, out, scratch);
             } else {
                 delta::recur(matrix, dk, &new, out);
             }

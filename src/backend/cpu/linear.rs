@@ -235,6 +235,8 @@ fn unreachable_format(w: &Matrix) -> ! {
     panic!("{}: integers are no weights", w.name)
 }
 
+/// # Safety
+/// As `product`: no other task writes outputs `n` of these rows.
 unsafe fn product_of<S: Stored>(w: &Matrix, n: Range<usize>, x: Rows<'_>, out: Target) {
     for start in (0..x.count).step_by(PANEL_ROWS) {
         let (n, x, out) = (n.clone(), x.part(start, PANEL_ROWS), out.at(start, 0));
@@ -262,15 +264,15 @@ unsafe fn product_of<S: Stored>(w: &Matrix, n: Range<usize>, x: Rows<'_>, out: T
 /// The scales of row `n`.
 fn scales(w: &Matrix, n: usize) -> Scales<'_> {
     match &w.scales {
-        Some(scales) => {
-            let start = n / scales.block * scales.across;
-            Scales { values: &scales.values[start..start + scales.across], block: scales.block }
-        }
+        Some(scales) => Scales { values: scales.row(n), block: scales.block },
         None => Scales::NONE,
     }
 }
 
 /// R rows straight from the stored weights, C of these at a time.
+///
+/// # Safety
+/// As [`product`].
 unsafe fn few_rows<S: Stored, const R: usize, const C: usize>(w: &Matrix, n: Range<usize>, x: Rows<'_>, out: Target) {
     let x: [&[f32]; R] = std::array::from_fn(|r| x.row(r));
     let whole = n.len() / C * C;
@@ -285,6 +287,9 @@ unsafe fn few_rows<S: Stored, const R: usize, const C: usize>(w: &Matrix, n: Ran
 }
 
 /// A + B rows in two tiles.
+///
+/// # Safety
+/// As [`product`].
 unsafe fn two_tiles<S: Stored, const A: usize, const B: usize>(w: &Matrix, n: Range<usize>, x: Rows<'_>, out: Target) {
     for at in (0..n.len()).step_by(3) {
         let n = n.start + at..n.end.min(n.start + at + 3);
@@ -296,6 +301,9 @@ unsafe fn two_tiles<S: Stored, const A: usize, const B: usize>(w: &Matrix, n: Ra
     }
 }
 
+///
+/// # Safety
+/// As [`product`].
 unsafe fn few_outputs<S: Stored, const R: usize, const C: usize>(w: &Matrix, n: usize, x: [&[f32]; R], out: Target) {
     let mut sums = [Eight::default(); MOST_SUMS];
     let mut values = [0.0; MOST_SUMS];
@@ -330,6 +338,9 @@ thread_local! {
     static THREAD_PANEL: RefCell<Panel> = RefCell::default();
 }
 
+///
+/// # Safety
+/// As [`product`].
 unsafe fn many_rows<S: Stored>(w: &Matrix, n: Range<usize>, x: Rows<'_>, out: Target) {
     THREAD_PANEL.with_borrow_mut(|panel| {
         for at in (0..n.len()).step_by(PANEL) {
@@ -341,6 +352,9 @@ unsafe fn many_rows<S: Stored>(w: &Matrix, n: Range<usize>, x: Rows<'_>, out: Ta
 }
 
 /// At most [`PANEL`] outputs of at most [`PANEL_ROWS`] rows.
+///
+/// # Safety
+/// As [`product`].
 unsafe fn panel_product<S: Stored>(panel: &mut Panel, w: &Matrix, n: Range<usize>, x: Rows<'_>, out: Target) {
     const STRIDE: usize = PANEL_COLUMNS / WIDTH;
     // Rows are spread evenly over tiles: 5 are 3 + 2, not 4 + 1, because a tile of one row waits for its own sums.

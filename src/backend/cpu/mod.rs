@@ -3,7 +3,7 @@
 //!
 //! Owns: activation buffers, the scratch of every operation, the step's rows and rotary table.
 //! Always true: the bits of a row depend on its own data and its own sequence only, whatever the number of rows,
-//! sequences and threads (class *ordered*), but for the chunked delta rule (class *rounding*, see `delta`).
+//! sequences and threads (class *ordered*), but for the chunked delta rule (class *rounding*, see `chunked`).
 //! Not here: the order of operations (`model`), sampling (`engine`).
 
 pub mod activation;
@@ -11,6 +11,7 @@ pub mod activations;
 mod attend;
 pub mod avx2;
 mod blocks;
+mod chunked;
 mod delta;
 mod gdn;
 mod hyper;

@@ -49,7 +49,7 @@ impl Scratch {
     /// Plans for the largest step and context.
     pub fn new(shape: &Shape, options: &BackendOptions) -> Scratch {
         let (a, i, rows) = (&shape.attention, &shape.indexer, options.max_rows);
-        let workers = rayon::current_num_threads();
+        let workers = options.threads.max(1);
         let (group, widest) = (a.query_heads / a.kv_heads, widest(shape, options));
         let blocks = options.max_sequence / i.ratio;
         Scratch {
@@ -82,7 +82,7 @@ impl Scratch {
         let worker = AttendScratch::bytes(a.query_heads / a.kv_heads, a.head_dim, widest)
             + 8 * (options.max_sequence / i.ratio)
             + 4 * DECODED_BLOCKS * i.head_dim;
-        options.max_rows * (row + widest) * size_of::<f32>() + rayon::current_num_threads() * worker
+        options.max_rows * (row + widest) * size_of::<f32>() + options.threads.max(1) * worker
     }
 }
 
