@@ -18,7 +18,7 @@ const LEAVES: [&str; 2] = ["error", "config"];
 const MAX_LINES: usize = 500;
 
 /// Files that may hold `unsafe`: the host's mappings and the CPU's vector instructions.
-const UNSAFE: [&str; 8] = [
+const UNSAFE: [&str; 10] = [
     "src/arena/host.rs",
     "src/backend/cpu/avx2.rs",
     "src/backend/cpu/blocks.rs",

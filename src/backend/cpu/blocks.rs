@@ -71,6 +71,8 @@ pub unsafe fn product(w: &Matrix, kind: Kind, n: Range<usize>, x: Rows<'_>, out:
     if x.prepared().is_some() { run(x) } else { Prepared::with(x, [w.format].into_iter(), run) }
 }
 
+/// # Safety
+/// As for [`super::linear::product`].
 unsafe fn prepared_product(w: &Matrix, kind: Kind, n: Range<usize>, x: Rows<'_>, out: Target) {
     let Some((prepared, first)) = x.prepared() else { return };
     let activations = if kind.columns == 32 { &prepared.by_32 } else { &prepared.by_256 };
@@ -112,6 +114,8 @@ struct Product<'a> {
 }
 
 impl Product<'_> {
+    /// # Safety
+    /// As for [`super::linear::product`].
     unsafe fn one_row(&self, out: Target) {
         let x = self.activations.row(self.first);
         let rows = self.n.clone();
@@ -124,6 +128,8 @@ impl Product<'_> {
         }
     }
 
+    /// # Safety
+    /// As for [`super::linear::product`].
     unsafe fn few_rows<const R: usize>(&mut self, out: Target) {
         let x = std::array::from_fn(|r| self.activations.row(self.first + r));
         let (all, at_once) = (self.w.cols / self.kind.columns, CHUNK / self.kind.columns);
@@ -154,6 +160,8 @@ impl Product<'_> {
         }
     }
 
+    /// # Safety
+    /// As for [`super::linear::product`].
     unsafe fn many_rows(&mut self, rows: usize, out: Target) {
         for at in (0..self.n.len()).step_by(PANEL) {
             let outputs = self.n.start + at..self.n.end.min(self.n.start + at + PANEL);

@@ -148,17 +148,33 @@ fn one_lanes<L: Integers, B: Block>(w: &[u8], x: Row<'_>, sums: &mut Eight) {
 /// At most eight blocks, a lane each.
 #[inline(always)]
 fn one_group<L: Integers, B: Block>(group: &[B], x: Row<'_>, start: usize, sum: L) -> L {
-    let mut products = [L::zero(); WIDTH];
     let (mut d, mut m) = ([[0; 2]; WIDTH], [[0; 2]; WIDTH]);
-    let (mut words, mut offsets) = ([0; 256], [0; 256 / 16 * WIDTH]);
+    let mut offsets = [0; 256 / 16 * WIDTH];
     let per_block = B::COLUMNS / 16;
-    for (i, (block, product)) in group.iter().zip(&mut products).enumerate() {
+    for (i, block) in group.iter().enumerate() {
         [d[i], m[i]] = block.factors().map(u16::to_le_bytes);
-        let words = &mut words[..B::COLUMNS];
-        block.words(L::look_up, words);
-        *product = dot::<L>(words, &x.words[(start + i) * B::COLUMNS..][..B::COLUMNS]);
         if B::OFFSET {
             block.offsets(&mut offsets[i * per_block..][..per_block]);
+        }
+    }
+    let words = &x.words[start * B::COLUMNS..][..group.len() * B::COLUMNS];
+    let mut products = [L::zero(); WIDTH];
+    if let ([a, b, c, d, e, f, g, h], 32) = (group, B::COLUMNS) {
+        // One after another in the source, so that products stay in registers.
+        products[0] = small_product::<L, B>(a, &words[..32]);
+        products[1] = small_product::<L, B>(b, &words[32..64]);
+        products[2] = small_product::<L, B>(c, &words[64..96]);
+        products[3] = small_product::<L, B>(d, &words[96..128]);
+        products[4] = small_product::<L, B>(e, &words[128..160]);
+        products[5] = small_product::<L, B>(f, &words[160..192]);
+        products[6] = small_product::<L, B>(g, &words[192..224]);
+        products[7] = small_product::<L, B>(h, &words[224..]);
+    } else {
+        let mut unpacked = [0; 256];
+        let unpacked = &mut unpacked[..B::COLUMNS];
+        for ((product, block), words) in products.iter_mut().zip(group).zip(words.chunks_exact(B::COLUMNS)) {
+            block.words(L::look_up, unpacked);
+            *product = dot::<L>(unpacked, words);
         }
     }
     let scale = L::load_tail(&x.scales[start..start + WIDTH]);
@@ -169,6 +185,14 @@ fn one_group<L: Integers, B: Block>(group: &[B], x: Row<'_>, start: usize, sum: 
     let count = group.len() * per_block;
     let products = offset_products::<L>(B::COLUMNS, &offsets[..count], &x.sums[start * per_block..][..count]);
     L::f16(bytemuck::cast_ref(&m)).mul(scale).mul_add(products, sum)
+}
+
+/// Partial sums of a block of 32 times the words of its activations.
+#[inline(always)]
+fn small_product<L: Integers, B: Block>(block: &B, x: &[i16]) -> L::Sums {
+    let mut words = [0; 32];
+    block.words(L::look_up, &mut words);
+    dot::<L>(&words, x)
 }
 
 #[inline(always)]

@@ -198,8 +198,9 @@ impl Block for Iq4Nl {
 #[inline(always)]
 fn nibbles(q: &[u8; 16], words: &mut [i16], word: impl Fn(i16) -> i16) {
     if let [low, high] = words.as_chunks_mut::<16>().0 {
-        *low = q.map(|q| word(i16::from(q & 15)));
-        *high = q.map(|q| word(i16::from(q >> 4)));
+        // Masked as bytes, then widened: twice as many to a vector.
+        *low = q.map(|q| q & 15).map(|q| word(i16::from(q)));
+        *high = q.map(|q| q >> 4).map(|q| word(i16::from(q)));
     }
 }
 
