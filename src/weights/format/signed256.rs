@@ -62,21 +62,18 @@ impl Block for Q3K {
     }
     #[inline(always)]
     fn words(&self, _: impl Fn(&[u8; 16]) -> [i8; 16], words: &mut [i16]) {
-        let (groups, low) = (words.as_chunks_mut::<16>().0, self.low.as_chunks().0);
-        let mut upper = self.high;
-        upper.iter_mut().for_each(|high| *high >>= 4);
-        let high = [self.high.as_chunks().0, upper.as_chunks().0];
+        let (groups, low, high) = (words.as_chunks_mut::<16>().0, self.low.as_chunks().0, self.high.as_chunks().0);
         let scale = |s: usize| {
             let low = self.scales[s % 8] >> (s / 8 * 4) & 15;
             i16::from(low | (self.scales[8 + s % 4] >> (s / 4 * 2) & 3) << 4) - 32
         };
         for (i, low) in low.iter().enumerate() {
             let s = i / 2 * 8 + i % 2;
-            let high = &high[i / 2][i % 2];
-            groups[s] = three_bits::<0>(low, high, scale(s));
-            groups[s + 2] = three_bits::<1>(low, high, scale(s + 2));
-            groups[s + 4] = three_bits::<2>(low, high, scale(s + 4));
-            groups[s + 6] = three_bits::<3>(low, high, scale(s + 6));
+            let high = if i < 2 { high[i] } else { high[i - 2].map(|high: u8| high >> 4) };
+            groups[s] = three_bits::<0>(low, &high, scale(s));
+            groups[s + 2] = three_bits::<1>(low, &high, scale(s + 2));
+            groups[s + 4] = three_bits::<2>(low, &high, scale(s + 4));
+            groups[s + 6] = three_bits::<3>(low, &high, scale(s + 6));
         }
     }
     fn encode(values: &[f32]) -> Q3K {
