@@ -89,8 +89,8 @@ unsafe fn prepared_product(w: &Matrix, kind: Kind, n: Range<usize>, x: Rows<'_>,
                     None => product.few_rows::<1>(out),
                 },
                 2 => product.few_rows::<2>(out),
-                // Three rows pay for turning the weights: 60 multiply-adds a nanosecond in a panel's tile, 25 in the
-                // other (Zen 3, 2026-11).
+                3 => product.few_rows::<3>(out),
+                TILE_ROWS => product.few_rows::<TILE_ROWS>(out),
                 _ => product.many_rows(count, out),
             }
         }
@@ -151,7 +151,7 @@ impl Product<'_> {
                     }
                 }
             }
-            let mut values = [0.0; STREAMS * 2];
+            let mut values = [0.0; STREAMS * TILE_ROWS];
             add_lanes(sums.as_flattened(), &mut values);
             for r in 0..R {
                 // SAFETY: the caller's promise.
