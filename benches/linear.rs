@@ -3,7 +3,7 @@
 //! Owns: two ceilings, measured in the same run (bytes read by a plain sum, multiply-adds that touch registers only),
 //! and the share of them that `linear` reaches, printed before Criterion's own report.
 //! Not here: correctness (`tests/linear.rs`).
-//! Run with `cargo bench --bench linear`; `RAYON_NUM_THREADS` sets the threads.
+//! Run with `cargo bench --bench linear`, or `-- Q4_K BF16` for some formats only; `RAYON_NUM_THREADS` sets the threads.
 
 #[cfg(target_arch = "x86_64")]
 mod ceiling;
@@ -18,12 +18,12 @@ use hipfire::backend::cpu::linear::linear;
 use hipfire::weights::{Bytes, Format, Matrix};
 
 fn matrix(format: Format, rows: usize, cols: usize) -> Matrix {
-    // Any bit pattern is as fast as another; 0x3c keeps F32, F16, BF16 and E4M3 finite and normal.
+    // Any bit pattern is as fast as another; 0x3c keeps every float and every scale finite and normal.
     let data = vec![0x3c; rows * format.row_bytes(cols)];
     Matrix { name: format!("{format}"), format, rows, cols, data: Bytes::heap(data), scales: None }
 }
 
-const BUDGET: Duration = Duration::from_millis(500);
+const BUDGET: Duration = Duration::from_millis(300);
 
 /// Prints, for every format, one row against the bandwidth of a plain sum over the same bytes, and several rows
 /// against multiply-adds on registers.
@@ -35,7 +35,10 @@ fn report() {
     }
     let (threads, cols) = (rayon::current_num_threads(), 2_560);
     println!("{threads} threads, weights of {cols} columns; one run alternates product and ceiling");
-    for format in [Format::Bf16, Format::F8E4m3, Format::F16, Format::F32] {
+    let named: Vec<String> = std::env::args().collect();
+    let wanted = |format: &Format| named.contains(&format.to_string());
+    let all = !Format::ALL.iter().any(wanted);
+    for format in Format::ALL.into_iter().filter(|format| *format != Format::I64 && (all || wanted(format))) {
         // Larger than the last cache, so that weights come from memory.
         let w = matrix(format, 100_000_000 / format.row_bytes(cols), cols);
         let mut sum = || ceiling::read(&w.data, threads);

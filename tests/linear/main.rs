@@ -70,7 +70,7 @@ impl Random {
                 Format::Bf16 => data.extend(half::bf16::from_f32(value).to_le_bytes()),
                 // Every byte that isn't NaN, subnormals included.
                 Format::F8E4m3 => data.push((self.bits() % 127) as u8 | ((self.bits() & 1) as u8) << 7),
-                Format::I64 => unreachable!(),
+                _ => unreachable!(),
             }
         }
         let block = 128;
@@ -96,7 +96,7 @@ pub fn value(w: &Matrix, r: usize, c: usize) -> f32 {
         Format::F8E4m3 => {
             e4m3(row[c]) * w.scales.as_ref().map_or(1.0, |s| s.values[r / s.block * s.across + c / s.block])
         }
-        Format::I64 => unreachable!(),
+        _ => unreachable!(),
     }
 }
 

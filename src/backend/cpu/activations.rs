@@ -10,7 +10,8 @@
 //! Why 12 bits: words of weights are at most 4096, so a product of 256 elements is at most 256 * 4096 * 2047 < 2^31, and
 //! the sum of 16 words at most 16 * 2047 < 2^15: sums of a block are exact in 32 bits, offsets multiply 16-bit words.
 
-use super::lanes::{Lanes, ROUND, WIDTH, vectorised};
+use super::integers::Integers;
+use super::lanes::{ROUND, WIDTH, vectorised};
 
 /// The greatest word.
 pub const LEVELS: i16 = 2047;
@@ -70,17 +71,17 @@ impl Activations {
         if cols == 0 {
             return;
         }
-        let one = |(r, ((words, sums), scales)): (usize, ((&mut [i16], &mut [i16]), &mut [f32]))| {
-            pack(row(r), block, RowMut { words, sums, scales });
-        };
+        let one = |r: usize, words, sums, scales| pack(row(r), block, RowMut { words, sums, scales });
         if parallel {
             let sums = self.sums.par_chunks_exact_mut(cols / 16);
             let scales = self.scales.par_chunks_exact_mut(across);
-            self.words.par_chunks_exact_mut(cols).zip(sums).zip(scales).enumerate().with_min_len(4).for_each(one);
+            let rows = self.words.par_chunks_exact_mut(cols).zip(sums).zip(scales).enumerate();
+            rows.with_min_len(4).for_each(|(r, ((words, sums), scales))| one(r, words, sums, scales));
         } else {
             let sums = self.sums.chunks_exact_mut(cols / 16);
             let scales = self.scales.chunks_exact_mut(across);
-            self.words.chunks_exact_mut(cols).zip(sums).zip(scales).enumerate().for_each(one);
+            let rows = self.words.chunks_exact_mut(cols).zip(sums).zip(scales).enumerate();
+            rows.for_each(|(r, ((words, sums), scales))| one(r, words, sums, scales));
         }
     }
 
@@ -105,7 +106,7 @@ vectorised! {
 }
 
 #[inline(always)]
-fn pack_lanes<L: Lanes>(x: &[f32], block: usize, row: RowMut<'_>) {
+fn pack_lanes<L: Integers>(x: &[f32], block: usize, row: RowMut<'_>) {
     let blocks =
         x.chunks_exact(block).zip(row.words.chunks_exact_mut(block)).zip(row.sums.chunks_exact_mut(block / 16));
     for (((x, words), sums), scale) in blocks.zip(row.scales) {
@@ -128,16 +129,11 @@ fn pack_lanes<L: Lanes>(x: &[f32], block: usize, row: RowMut<'_>) {
         *scale = greatest / f32::from(LEVELS);
         let factor = L::splat(f32::from(LEVELS) / greatest);
         for ((x, words), sum) in x.as_chunks::<16>().0.iter().zip(words.as_chunks_mut::<16>().0).zip(sums) {
-            let mut rounded = [0.0; 16];
-            for (x, rounded) in x.as_chunks().0.iter().zip(rounded.as_chunks_mut().0) {
-                L::load(x).mul_add(factor, L::splat(ROUND)).store(rounded);
+            if let [low, high] = x.as_chunks().0 {
+                let rounded = |x| L::load(x).mul_add(factor, L::splat(ROUND));
+                L::store_words(L::from_rounded(rounded(low), rounded(high)), words);
             }
-            let mut total = 0;
-            for (word, rounded) in words.iter_mut().zip(rounded) {
-                *word = rounded.to_bits().wrapping_sub(ROUND.to_bits()) as i16;
-                total += *word;
-            }
-            *sum = total;
+            *sum = words.iter().sum();
         }
     }
 }

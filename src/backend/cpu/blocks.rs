@@ -7,11 +7,19 @@
 use std::cell::Cell;
 use std::ops::Range;
 
-use super::activations::Activations;
+use super::activations::{Activations, Row};
+use super::lanes::{Eight, WIDTH};
 use super::linear::{PANEL_ROWS, Rows, Target};
-use super::quantised::{PANEL, Panel, TILE_ROWS, few, many};
-use crate::weights::format::Block;
+use super::quantised::{
+    CHUNK, Chunk, Classes, HalfPanel, Kind, PANEL, PANEL_COLUMNS, add_classes, few, interleave, tile,
+};
+use super::tile::add_lanes;
 use crate::weights::{Format, Matrix};
+
+/// Weight rows that are read side by side: one stream alone does not keep memory busy.
+const STREAMS: usize = 4;
+/// Most activation rows of a tile.
+const TILE_ROWS: usize = 4;
 
 /// Rows of activations as integers, for every block length that the matrices of a product have.
 #[derive(Default)]
@@ -23,7 +31,7 @@ pub struct Prepared {
 thread_local! {
     /// Taken while in use: a product that this thread runs meanwhile finds an empty one.
     static PREPARED: Cell<Prepared> = Cell::default();
-    static PANELS: Cell<Panel> = Cell::default();
+    static SCRATCH: Cell<Option<Box<Scratch>>> = const { Cell::new(None) };
 }
 
 /// Elements from which rows are prepared on several threads: below, 10 µs of one thread.
@@ -57,62 +65,154 @@ impl Prepared {
 ///
 /// # Safety
 /// As for [`super::linear::product`].
-pub unsafe fn product<B: Block>(w: &Matrix, n: Range<usize>, x: Rows<'_>, out: Target) {
+pub unsafe fn product(w: &Matrix, kind: Kind, n: Range<usize>, x: Rows<'_>, out: Target) {
     // SAFETY: the caller's promise.
-    let run = |x: Rows<'_>| unsafe { prepared_product::<B>(w, n, x, out) };
+    let run = |x: Rows<'_>| unsafe { prepared_product(w, kind, n, x, out) };
     if x.prepared().is_some() { run(x) } else { Prepared::with(x, [w.format].into_iter(), run) }
 }
 
-unsafe fn prepared_product<B: Block>(w: &Matrix, n: Range<usize>, x: Rows<'_>, out: Target) {
+/// # Safety
+/// As for [`super::linear::product`].
+unsafe fn prepared_product(w: &Matrix, kind: Kind, n: Range<usize>, x: Rows<'_>, out: Target) {
     let Some((prepared, first)) = x.prepared() else { return };
-    let activations = if B::COLUMNS == 32 { &prepared.by_32 } else { &prepared.by_256 };
-    let blocks = w.cols / B::COLUMNS;
-    let bytes = w.format.row_bytes(w.cols);
-    let rows: &[B] = bytemuck::cast_slice(&w.data[n.start * bytes..n.end * bytes]);
+    let activations = if kind.columns == 32 { &prepared.by_32 } else { &prepared.by_256 };
+    let mut scratch = SCRATCH.take().unwrap_or_default();
+    let mut product = Product { w, kind, n, activations, first, scratch: &mut scratch };
     for start in (0..x.count()).step_by(PANEL_ROWS) {
-        let (first, count, out) = (first + start, PANEL_ROWS.min(x.count() - start), out.at(start, 0));
+        let (count, out) = (PANEL_ROWS.min(x.count() - start), out.at(start, 0));
+        product.first = first + start;
         // SAFETY: the caller's promise, for these rows.
         unsafe {
             match count {
-                _ if blocks == 0 => (0..count).for_each(|r| out.part(r, 0, n.len()).fill(0.0)),
-                1 => few_rows::<B, 1>(rows, blocks, activations, first, out),
-                2 => few_rows::<B, 2>(rows, blocks, activations, first, out),
-                3 => few_rows::<B, 3>(rows, blocks, activations, first, out),
-                TILE_ROWS => few_rows::<B, TILE_ROWS>(rows, blocks, activations, first, out),
-                _ => many_rows::<B>(rows, blocks, activations, first, count, out),
+                1 => match kind.one {
+                    Some(one) => product.one_row(one, out),
+                    None => product.few_rows::<1>(out),
+                },
+                2 => product.few_rows::<2>(out),
+                3 => product.few_rows::<3>(out),
+                TILE_ROWS => product.few_rows::<TILE_ROWS>(out),
+                _ => product.many_rows(count, out),
             }
         }
     }
+    SCRATCH.set(Some(scratch));
 }
 
-unsafe fn few_rows<B: Block, const R: usize>(w: &[B], blocks: usize, x: &Activations, first: usize, out: Target) {
-    /// Outputs whose results wait to be spread over the rows.
-    const AT_ONCE: usize = 64;
-    let x = std::array::from_fn(|r| x.row(first + r));
-    let mut values = [0.0; AT_ONCE * TILE_ROWS];
-    for (i, w) in w.chunks(AT_ONCE * blocks).enumerate() {
-        let outputs = w.len() / blocks;
-        let values = &mut values[..outputs * R];
-        few::<B, R>(w, blocks, x, values);
-        for r in 0..R {
-            // SAFETY: the caller's promise.
-            let out = unsafe { out.part(r, i * AT_ONCE, outputs) };
-            for (out, values) in out.iter_mut().zip(values.chunks_exact(R)) {
-                *out = values[r];
+/// Buffers of a thread.
+#[derive(Default)]
+struct Scratch {
+    chunks: [Chunk; WIDTH],
+    panel: [HalfPanel; 2],
+    classes: Vec<Classes>,
+}
+
+struct Product<'a> {
+    w: &'a Matrix,
+    kind: Kind,
+    n: Range<usize>,
+    activations: &'a Activations,
+    /// Row 0 among the activations.
+    first: usize,
+    scratch: &'a mut Scratch,
+}
+
+impl Product<'_> {
+    /// # Safety
+    /// As for [`super::linear::product`].
+    unsafe fn one_row(&self, one: fn(&[u8], Row<'_>, &mut Eight), out: Target) {
+        let x = self.activations.row(self.first);
+        let rows = self.n.clone();
+        // SAFETY: the caller's promise.
+        for (n, out) in rows.zip(unsafe { out.part(0, 0, self.n.len()) }) {
+            let mut sums = [Eight::default()];
+            one(self.w.row(n), x, &mut sums[0]);
+            add_lanes(&sums, std::slice::from_mut(out));
+            *out += 0.0;
+        }
+    }
+
+    /// # Safety
+    /// As for [`super::linear::product`].
+    unsafe fn few_rows<const R: usize>(&mut self, out: Target) {
+        let x = std::array::from_fn(|r| self.activations.row(self.first + r));
+        let (all, at_once) = (self.w.cols / self.kind.columns, CHUNK / self.kind.columns);
+        for at in (0..self.n.len()).step_by(STREAMS) {
+            let outputs = STREAMS.min(self.n.len() - at);
+            let mut sums = [[Eight::default(); R]; STREAMS];
+            for start in (0..all).step_by(at_once) {
+                let count = at_once.min(all - start);
+                let bytes = start * self.kind.bytes..(start + count) * self.kind.bytes;
+                let chunk = &mut self.scratch.chunks[0];
+                for (n, sums) in (self.n.start + at..self.n.end).zip(&mut sums) {
+                    (self.kind.unpack)(&self.w.row(n)[bytes.clone()], chunk);
+                    match self.kind.columns {
+                        32 => few::<32, R>(chunk, self.kind.offset, start, count, x, sums),
+                        _ => few::<256, R>(chunk, self.kind.offset, start, count, x, sums),
+                    }
+                }
+            }
+            let mut values = [0.0; STREAMS * TILE_ROWS];
+            add_lanes(sums.as_flattened(), &mut values);
+            for r in 0..R {
+                // SAFETY: the caller's promise.
+                let out = unsafe { out.part(r, at, outputs) };
+                for (out, values) in out.iter_mut().zip(values.chunks_exact(R)) {
+                    *out = values[r] + 0.0;
+                }
             }
         }
     }
-}
 
-unsafe fn many_rows<B: Block>(w: &[B], blocks: usize, x: &Activations, first: usize, count: usize, out: Target) {
-    let mut panel = PANELS.take();
-    for (i, w) in w.chunks(PANEL * blocks).enumerate() {
-        let outputs = w.len() / blocks;
-        many::<B>(w, blocks, x, first, count, &mut panel);
-        for (r, sums) in panel.sums[..count].iter().enumerate() {
-            // SAFETY: the caller's promise.
-            unsafe { out.part(r, i * PANEL, outputs) }.copy_from_slice(&sums[..outputs]);
+    /// # Safety
+    /// As for [`super::linear::product`].
+    unsafe fn many_rows(&mut self, rows: usize, out: Target) {
+        for at in (0..self.n.len()).step_by(PANEL) {
+            let outputs = self.n.start + at..self.n.end.min(self.n.start + at + PANEL);
+            self.scratch.classes.clear();
+            self.scratch.classes.resize(rows, Classes::default());
+            let (all, at_once) = (self.w.cols / self.kind.columns, PANEL_COLUMNS / self.kind.columns);
+            for start in (0..all).step_by(at_once) {
+                self.unpack_panel(outputs.clone(), start, at_once);
+                self.panel_rows(rows, start, at_once.min(all - start));
+            }
+            for (r, classes) in self.scratch.classes.iter().enumerate() {
+                let mut sums = [0.0; PANEL];
+                add_classes(classes, &mut sums);
+                // SAFETY: the caller's promise.
+                unsafe { out.part(r, at, outputs.len()) }.copy_from_slice(&sums[..outputs.len()]);
+            }
         }
     }
-    PANELS.set(panel);
+
+    /// Outputs that are missing keep what was there: nobody reads their sums.
+    fn unpack_panel(&mut self, outputs: Range<usize>, start: usize, at_once: usize) {
+        let (w, kind) = (self.w, self.kind);
+        let count = at_once.min(w.cols / kind.columns - start);
+        let Scratch { chunks, panel, .. } = &mut *self.scratch;
+        for (half, panel) in panel.iter_mut().enumerate() {
+            for (n, chunk) in outputs.clone().skip(half * WIDTH).zip(chunks.iter_mut()) {
+                let bytes = start * kind.bytes..(start + count) * kind.bytes;
+                (kind.unpack)(&w.row(n)[bytes], chunk);
+            }
+            interleave(chunks, &kind, count, panel);
+        }
+    }
+
+    fn panel_rows(&mut self, rows: usize, start: usize, count: usize) {
+        let (activations, first, kind) = (self.activations, self.first, &self.kind);
+        let Scratch { panel, classes, .. } = &mut *self.scratch;
+        // Rows are spread evenly over tiles: a tile of one row is slower a row than any other.
+        let tiles = rows.div_ceil(TILE_ROWS);
+        for i in 0..tiles {
+            let rows = i * rows / tiles..(i + 1) * rows / tiles;
+            let row = |r: usize| activations.row(first + rows.start + r);
+            let classes = &mut classes[rows.clone()];
+            match rows.len() {
+                4 => tile(panel, kind, start, count, [row(0), row(1), row(2), row(3)], classes),
+                3 => tile(panel, kind, start, count, [row(0), row(1), row(2)], classes),
+                2 => tile(panel, kind, start, count, [row(0), row(1)], classes),
+                _ => tile(panel, kind, start, count, [row(0)], classes),
+            }
+        }
+    }
 }

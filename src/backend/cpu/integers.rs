@@ -11,7 +11,7 @@ use std::arch::x86_64::*;
 
 #[cfg(target_arch = "x86_64")]
 use super::avx2::Avx2;
-use super::lanes::{Lanes, Portable};
+use super::lanes::{Lanes, Portable, ROUND};
 use crate::weights::format::{CODEBOOK, codebook};
 
 /// Sixteen words in memory.
@@ -25,8 +25,6 @@ pub trait Integers: Lanes {
     type Sums: Copy;
     /// No sum yet.
     fn zero() -> Self::Sums;
-    /// A sum in lane 0, zeros elsewhere.
-    fn single(sum: i32) -> Self::Sums;
     /// Sixteen words from memory.
     fn words(from: &Sixteen) -> Self::Words;
     /// Two words, eight times.
@@ -41,6 +39,10 @@ pub trait Integers: Lanes {
     fn to_lanes(sums: Self::Sums) -> Self;
     /// Pair p of row o becomes pair o of row p.
     fn transpose(rows: [&Sixteen; 8]) -> [Sixteen; 8];
+    /// Words from sixteen lanes that hold integers + [`ROUND`], each within 16 bits.
+    fn from_rounded(low: Self, high: Self) -> Self::Words;
+    /// The words in memory.
+    fn store_words(words: Self::Words, to: &mut Sixteen);
     /// As [`codebook`].
     fn look_up(codes: &[u8; 16]) -> [i8; 16];
 }
@@ -51,10 +53,6 @@ impl Integers for Portable {
     #[inline(always)]
     fn zero() -> [i32; 8] {
         [0; 8]
-    }
-    #[inline(always)]
-    fn single(sum: i32) -> [i32; 8] {
-        [sum, 0, 0, 0, 0, 0, 0, 0]
     }
     #[inline(always)]
     fn words(from: &Sixteen) -> Sixteen {
@@ -86,6 +84,18 @@ impl Integers for Portable {
         std::array::from_fn(|p| std::array::from_fn(|i| rows[i / 2][2 * p + i % 2]))
     }
     #[inline(always)]
+    fn from_rounded(low: Portable, high: Portable) -> Sixteen {
+        let mut lanes = [0.0; 16];
+        let (first, second) = lanes.split_at_mut(8);
+        low.store_tail(first);
+        high.store_tail(second);
+        lanes.map(|lane| lane.to_bits().wrapping_sub(ROUND.to_bits()) as i16)
+    }
+    #[inline(always)]
+    fn store_words(words: Sixteen, to: &mut Sixteen) {
+        *to = words;
+    }
+    #[inline(always)]
     fn look_up(codes: &[u8; 16]) -> [i8; 16] {
         codebook(codes)
     }
@@ -99,11 +109,6 @@ impl Integers for Avx2 {
     fn zero() -> __m256i {
         // SAFETY: the processor has AVX2 (head of this file); registers only.
         unsafe { _mm256_setzero_si256() }
-    }
-    #[inline(always)]
-    fn single(sum: i32) -> __m256i {
-        // SAFETY: the processor has AVX2 (head of this file); registers only.
-        unsafe { _mm256_zextsi128_si256(_mm_cvtsi32_si128(sum)) }
     }
     #[inline(always)]
     fn words(from: &Sixteen) -> __m256i {
@@ -173,6 +178,25 @@ impl Integers for Avx2 {
             }
         }
         out
+    }
+    #[inline(always)]
+    fn from_rounded(low: Avx2, high: Avx2) -> __m256i {
+        let mut lanes = [[0.0; 8]; 2];
+        low.store(&mut lanes[0]);
+        high.store(&mut lanes[1]);
+        // SAFETY: the processor has AVX2 (head of this file); `lanes` is 64 readable bytes.
+        unsafe {
+            let round = _mm256_castps_si256(_mm256_set1_ps(ROUND));
+            let low = _mm256_sub_epi32(_mm256_loadu_si256(lanes[0].as_ptr().cast()), round);
+            let high = _mm256_sub_epi32(_mm256_loadu_si256(lanes[1].as_ptr().cast()), round);
+            // Packs within halves: 0..4 8..12 | 4..8 12..16.
+            _mm256_permute4x64_epi64::<0b11_01_10_00>(_mm256_packs_epi32(low, high))
+        }
+    }
+    #[inline(always)]
+    fn store_words(words: __m256i, to: &mut Sixteen) {
+        // SAFETY: the processor has AVX2 (head of this file); `to` is 32 writable bytes.
+        unsafe { _mm256_storeu_si256(to.as_mut_ptr().cast(), words) }
     }
     #[inline(always)]
     fn look_up(codes: &[u8; 16]) -> [i8; 16] {

@@ -13,8 +13,8 @@ use rayon::prelude::*;
 
 use super::blocks::{self, Prepared};
 use super::lanes::{Eight, WIDTH};
+use super::quantised::Kind;
 use super::tile::{Bf16, E4m3, F16, F32, Scales, Stored, add_lanes, decode, panel_sums, panel_tiles, stored_tile};
-use crate::weights::format::for_block;
 use crate::weights::{Format, Matrix};
 
 /// Activation rows of one width: evenly spaced ones, or those that `index` names.
@@ -222,7 +222,10 @@ pub(super) unsafe fn product(w: &Matrix, n: Range<usize>, x: Rows<'_>, out: Targ
             Format::F16 => product_of::<F16>(w, n, x, out),
             Format::Bf16 => product_of::<Bf16>(w, n, x, out),
             Format::F8E4m3 => product_of::<E4m3>(w, n, x, out),
-            _ => for_block!(w.format, B => blocks::product::<B>(w, n, x, out), else unreachable_format(w)),
+            quantised => match Kind::of(quantised) {
+                Some(kind) => blocks::product(w, kind, n, x, out),
+                None => unreachable_format(w),
+            },
         }
     }
 }

@@ -7,7 +7,7 @@
 //! Not here: the order of operations (`model`), sampling (`engine`).
 
 pub mod activation;
-mod activations;
+pub mod activations;
 mod attend;
 pub mod avx2;
 mod blocks;

@@ -107,8 +107,7 @@ impl Block for Q4_0 {
     }
     #[inline(always)]
     fn words(&self, _: impl Fn(&[u8; 16]) -> [i8; 16], words: &mut [i16]) {
-        nibbles(&self.q, words);
-        words.iter_mut().for_each(|word| *word -= 8);
+        nibbles(&self.q, words, |code| code - 8);
     }
     fn encode(values: &[f32]) -> Q4_0 {
         let (d, codes) = signed(values, 8);
@@ -125,7 +124,7 @@ impl Block for Q4_1 {
     }
     #[inline(always)]
     fn words(&self, _: impl Fn(&[u8; 16]) -> [i8; 16], words: &mut [i16]) {
-        nibbles(&self.q, words);
+        nibbles(&self.q, words, |code| code);
     }
     #[inline(always)]
     fn offsets(&self, offsets: &mut [i16]) {
@@ -145,9 +144,8 @@ impl Block for Q5_0 {
     }
     #[inline(always)]
     fn words(&self, _: impl Fn(&[u8; 16]) -> [i8; 16], words: &mut [i16]) {
-        nibbles(&self.low, words);
-        add_high(self.high, words);
-        words.iter_mut().for_each(|word| *word -= 16);
+        nibbles(&self.low, words, |code| code - 16);
+        add_fifth_bits(self.high, words);
     }
     fn encode(values: &[f32]) -> Q5_0 {
         let (d, codes) = signed(values, 16);
@@ -164,8 +162,8 @@ impl Block for Q5_1 {
     }
     #[inline(always)]
     fn words(&self, _: impl Fn(&[u8; 16]) -> [i8; 16], words: &mut [i16]) {
-        nibbles(&self.low, words);
-        add_high(self.high, words);
+        nibbles(&self.low, words, |code| code);
+        add_fifth_bits(self.high, words);
     }
     #[inline(always)]
     fn offsets(&self, offsets: &mut [i16]) {
@@ -185,7 +183,7 @@ impl Block for Iq4Nl {
     }
     #[inline(always)]
     fn words(&self, look_up: impl Fn(&[u8; 16]) -> [i8; 16], words: &mut [i16]) {
-        looked_up(&self.q, look_up, words);
+        looked_up(&self.q, look_up, words, |entry| entry);
     }
     fn encode(values: &[f32]) -> Iq4Nl {
         let (d, inverse) = search::half(search::codebook_scale(values));
@@ -194,35 +192,44 @@ impl Block for Iq4Nl {
     }
 }
 
-/// 4-bit codes as words.
+// The loops below have fixed lengths and do all of an element at once: the compiler makes vectors of them.
+
+/// `word(q[c])` for 32 4-bit codes.
 #[inline(always)]
-fn nibbles(q: &[u8; 16], words: &mut [i16]) {
-    let (low, high) = words.split_at_mut(16);
-    for ((&q, low), high) in q.iter().zip(low).zip(high) {
-        *low = i16::from(q) & 15;
-        *high = i16::from(q) >> 4;
+fn nibbles(q: &[u8; 16], words: &mut [i16], word: impl Fn(i16) -> i16) {
+    if let [low, high] = words.as_chunks_mut::<16>().0 {
+        // Masked as bytes, then widened: twice as many to a vector.
+        *low = q.map(|q| q & 15).map(|q| word(i16::from(q)));
+        *high = q.map(|q| q >> 4).map(|q| word(i16::from(q)));
     }
 }
 
 /// 4-bit codes as words of the codebook: 16 bytes for 32 words.
 #[inline(always)]
-pub(super) fn looked_up(q: &[u8; 16], look_up: impl Fn(&[u8; 16]) -> [i8; 16], words: &mut [i16]) {
-    let (low, high) = words.split_at_mut(16);
-    for (to, from) in low.iter_mut().zip(look_up(&q.map(|q| q & 15))) {
-        *to = from.into();
-    }
-    for (to, from) in high.iter_mut().zip(look_up(&q.map(|q| q >> 4))) {
-        *to = from.into();
+pub(super) fn looked_up(
+    q: &[u8; 16],
+    look_up: impl Fn(&[u8; 16]) -> [i8; 16],
+    words: &mut [i16],
+    word: impl Fn(i16) -> i16,
+) {
+    if let [low, high] = words.as_chunks_mut::<16>().0 {
+        *low = look_up(&q.map(|q| q & 15)).map(|entry| word(entry.into()));
+        *high = look_up(&q.map(|q| q >> 4)).map(|entry| word(entry.into()));
     }
 }
 
-/// Adds 16 to word c where bit c is set.
+/// The bit of every element in its half of the fifth bits.
+const BITS: [u16; 16] = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768];
+
+/// Adds 16 to every element that has its fifth bit.
 #[inline(always)]
-fn add_high(high: [u8; 4], words: &mut [i16]) {
-    let high = u32::from_le_bytes(high);
-    for (half, words) in [high as u16, (high >> 16) as u16].into_iter().zip(words.chunks_exact_mut(16)) {
-        for (c, word) in words.iter_mut().enumerate() {
-            *word += if half & (1 << c) != 0 { 16 } else { 0 };
+fn add_fifth_bits(high: [u8; 4], words: &mut [i16]) {
+    for (words, half) in words.as_chunks_mut::<16>().0.iter_mut().zip(high.as_chunks().0) {
+        let half = u16::from_le_bytes(*half);
+        for (word, bit) in words.iter_mut().zip(BITS) {
+            // All ones if the bit is missing.
+            let missing = if half & bit == 0 { -1 } else { 0 };
+            *word += 16 & !missing;
         }
     }
 }

@@ -70,11 +70,14 @@ impl Block for Q2K {
     }
     #[inline(always)]
     fn words(&self, _: impl Fn(&[u8; 16]) -> [i8; 16], words: &mut [i16]) {
-        for (s, words) in words.chunks_exact_mut(16).enumerate() {
-            let (scale, from, shift) = (i16::from(self.scales[s] & 15), s / 8 * 32 + s % 2 * 16, s % 8 / 2 * 2);
-            for (word, &q) in words.iter_mut().zip(&self.q[from..from + 16]) {
-                *word = (i16::from(q) >> shift & 3) * scale;
-            }
+        let (groups, q) = (words.as_chunks_mut::<16>().0, self.q.as_chunks::<16>().0);
+        for (i, q) in q.iter().enumerate() {
+            let s = i / 2 * 8 + i % 2;
+            let scale = |s: usize| i16::from(self.scales[s] & 15);
+            groups[s] = two_bits::<0>(q, scale(s));
+            groups[s + 2] = two_bits::<2>(q, scale(s + 2));
+            groups[s + 4] = two_bits::<4>(q, scale(s + 4));
+            groups[s + 6] = two_bits::<6>(q, scale(s + 6));
         }
     }
     #[inline(always)]
@@ -132,14 +135,10 @@ impl Block for Q5K {
     #[inline(always)]
     fn words(&self, _: impl Fn(&[u8; 16]) -> [i8; 16], words: &mut [i16]) {
         let [scales, _] = unpack_scales(&self.scales);
-        for (c, (words, q)) in words.chunks_exact_mut(64).zip(self.low.as_chunks::<32>().0).enumerate() {
-            let (low, high) = words.split_at_mut(32);
-            for (((low, high), &q), &bits) in low.iter_mut().zip(high).zip(q).zip(&self.high) {
-                let bits = i16::from(bits) >> (2 * c);
-                *low = (i16::from(q) & 15 | (bits & 1) << 4) * i16::from(scales[2 * c]);
-                *high = (i16::from(q) >> 4 | (bits & 2) << 3) * i16::from(scales[2 * c + 1]);
-            }
-        }
+        self.quarter::<0>(&scales, words);
+        self.quarter::<1>(&scales, words);
+        self.quarter::<2>(&scales, words);
+        self.quarter::<3>(&scales, words);
     }
     #[inline(always)]
     fn offsets(&self, offsets: &mut [i16]) {
@@ -153,6 +152,31 @@ impl Block for Q5K {
         }
         let (scales, low) = (pack_scales(&parts.scales, &parts.mins), pack(&parts.codes));
         Q5K { d: parts.d, dmin: parts.dmin, scales, high, low }
+    }
+}
+
+/// 2-bit codes from bit `SHIFT` on, times their scale. The shift is a constant so that the compiler makes vectors of it.
+#[inline(always)]
+fn two_bits<const SHIFT: u32>(q: &[u8; 16], scale: i16) -> [i16; 16] {
+    q.map(|q| i16::from(q >> SHIFT & 3) * scale)
+}
+
+impl Q5K {
+    /// Words 64 * C and on.
+    #[inline(always)]
+    fn quarter<const C: usize>(&self, scales: &[u8; 8], words: &mut [i16]) {
+        let (low, high) = (self.low.as_chunks::<16>().0, self.high.as_chunks::<16>().0);
+        let groups = words.as_chunks_mut::<16>().0;
+        let [first, second] = [i16::from(scales[2 * C]), i16::from(scales[2 * C + 1])];
+        for k in 0..2 {
+            let (low, high) = (&low[2 * C + k], &high[k]);
+            for i in 0..16 {
+                groups[4 * C + k][i] = i16::from(low[i] & 15 | (high[i] >> (2 * C) & 1) << 4) * first;
+            }
+            for i in 0..16 {
+                groups[4 * C + 2 + k][i] = i16::from(low[i] >> 4 | (high[i] >> (2 * C + 1) & 1) << 4) * second;
+            }
+        }
     }
 }
 

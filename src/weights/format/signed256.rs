@@ -62,15 +62,18 @@ impl Block for Q3K {
     }
     #[inline(always)]
     fn words(&self, _: impl Fn(&[u8; 16]) -> [i8; 16], words: &mut [i16]) {
-        for (s, words) in words.chunks_exact_mut(16).enumerate() {
+        let (groups, low, high) = (words.as_chunks_mut::<16>().0, self.low.as_chunks().0, self.high.as_chunks().0);
+        let scale = |s: usize| {
             let low = self.scales[s % 8] >> (s / 8 * 4) & 15;
-            let scale = i16::from(low | (self.scales[8 + s % 4] >> (s / 4 * 2) & 3) << 4) - 32;
-            let (l, from) = (s % 2 * 16, s / 8 * 32 + s % 2 * 16);
-            let (shift, bit) = (s % 8 / 2 * 2, s / 2);
-            for ((word, &q), &high) in words.iter_mut().zip(&self.low[from..from + 16]).zip(&self.high[l..l + 16]) {
-                let code = i16::from(q) >> shift & 3 | (i16::from(high) >> bit & 1) << 2;
-                *word = (code - 4) * scale;
-            }
+            i16::from(low | (self.scales[8 + s % 4] >> (s / 4 * 2) & 3) << 4) - 32
+        };
+        for (i, low) in low.iter().enumerate() {
+            let s = i / 2 * 8 + i % 2;
+            let high = if i < 2 { high[i] } else { high[i - 2].map(|high: u8| high >> 4) };
+            groups[s] = three_bits::<0>(low, &high, scale(s));
+            groups[s + 2] = three_bits::<1>(low, &high, scale(s + 2));
+            groups[s + 4] = three_bits::<2>(low, &high, scale(s + 4));
+            groups[s + 6] = three_bits::<3>(low, &high, scale(s + 6));
         }
     }
     fn encode(values: &[f32]) -> Q3K {
@@ -100,16 +103,14 @@ impl Block for Q6K {
     }
     #[inline(always)]
     fn words(&self, _: impl Fn(&[u8; 16]) -> [i8; 16], words: &mut [i16]) {
-        for (s, words) in words.chunks_exact_mut(16).enumerate() {
-            let scale = i16::from(self.scales[s]);
-            let (half, in_half) = (s / 8, s % 8 * 16);
-            let (from_low, low_shift) = (half * 64 + in_half % 64, in_half / 64 * 4);
-            let (from_high, high_shift) = (half * 32 + in_half % 32, in_half / 32 * 2);
-            let (low, high) = (&self.low[from_low..from_low + 16], &self.high[from_high..from_high + 16]);
-            for ((word, &low), &high) in words.iter_mut().zip(low).zip(high) {
-                let code = i16::from(low) >> low_shift & 15 | (i16::from(high) >> high_shift & 3) << 4;
-                *word = (code - 32) * scale;
-            }
+        let (groups, low, high) = (words.as_chunks_mut::<16>().0, self.low.as_chunks().0, self.high.as_chunks().0);
+        for (i, high) in high.iter().enumerate() {
+            let (s, l) = (i / 2 * 8 + i % 2, i / 2 * 4 + i % 2);
+            let scale = |s: usize| i16::from(self.scales[s]);
+            groups[s] = six_bits::<0, 0>(&low[l], high, scale(s));
+            groups[s + 2] = six_bits::<0, 2>(&low[l + 2], high, scale(s + 2));
+            groups[s + 4] = six_bits::<4, 4>(&low[l], high, scale(s + 4));
+            groups[s + 6] = six_bits::<4, 6>(&low[l + 2], high, scale(s + 6));
         }
     }
     fn encode(values: &[f32]) -> Q6K {
@@ -135,11 +136,11 @@ impl Block for Iq4Xs {
     #[inline(always)]
     fn words(&self, look_up: impl Fn(&[u8; 16]) -> [i8; 16], words: &mut [i16]) {
         let high = u16::from_le_bytes(self.scales_high);
-        for (s, (words, q)) in words.chunks_exact_mut(32).zip(self.q.as_chunks::<16>().0).enumerate() {
+        let q = self.q.as_chunks::<16>().0;
+        for s in 0..8 {
             let low = self.scales_low[s / 2] >> (s % 2 * 4) & 15;
-            let scale = (i16::from(low) | (high >> (2 * s) & 3) as i16 * 16) - 32;
-            block32::looked_up(q, &look_up, words);
-            words.iter_mut().for_each(|word| *word *= scale);
+            let scale = i16::from(low | ((high >> (2 * s) & 3) as u8) << 4) - 32;
+            block32::looked_up(&q[s], &look_up, &mut words[32 * s..32 * (s + 1)], |entry| entry * scale);
         }
     }
     fn encode(values: &[f32]) -> Iq4Xs {
@@ -155,6 +156,28 @@ impl Block for Iq4Xs {
         }
         Iq4Xs { d: d.to_le_bytes(), scales_high: scales_high.to_le_bytes(), scales_low, q }
     }
+}
+
+// Shifts are constants so that the compiler makes vectors of these.
+
+/// 3-bit codes: two bits from bit `2 * J` of `low` on, one at bit J of `high`.
+#[inline(always)]
+fn three_bits<const J: u32>(low: &[u8; 16], high: &[u8; 16], scale: i16) -> [i16; 16] {
+    let mut words = [0; 16];
+    for i in 0..16 {
+        words[i] = (i16::from(low[i] >> (2 * J) & 3 | (high[i] >> J & 1) << 2) - 4) * scale;
+    }
+    words
+}
+
+/// 6-bit codes: four bits from bit `LOW` of `low` on, two from bit `HIGH` of `high` on.
+#[inline(always)]
+fn six_bits<const LOW: u32, const HIGH: u32>(low: &[u8; 16], high: &[u8; 16], scale: i16) -> [i16; 16] {
+    let mut words = [0; 16];
+    for i in 0..16 {
+        words[i] = (i16::from(low[i] >> LOW & 15 | (high[i] >> HIGH & 3) << 4) - 32) * scale;
+    }
+    words
 }
 
 /// Scales of sub-blocks as integers: the one that is furthest from zero becomes `least`.

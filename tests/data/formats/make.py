@@ -35,3 +35,13 @@ for name, scales in SCALES.items():
     (HERE / f"{name}.bin").write_bytes(blocks.tobytes())
     values = gguf.quants.dequantize(blocks, kind)
     (HERE / f"{name}.f32").write_bytes(values.astype("<f4").tobytes())
+
+# What the package's own quantiser makes of normal values: the squared error that ours is held to.
+values = np.random.default_rng(7).standard_normal(2048).astype("<f4")
+(HERE / "normal.f32").write_bytes(values.tobytes())
+lines = []
+for name in ["Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1"]:
+    kind = gguf.GGMLQuantizationType[name]
+    error = values.astype(float) - gguf.quants.dequantize(gguf.quants.quantize(values, kind), kind)
+    lines.append(f"{name} {np.square(error).sum():.9g}\n")
+(HERE / "reference.txt").write_text("".join(lines))
