@@ -118,7 +118,7 @@ impl Recurrent {
 
     /// All floats, for copies and comparisons.
     pub fn floats(&self) -> &[f32] {
-        &cast_slice(&self.range.bytes()[..self.layout.bytes()])[..]
+        cast_slice(&self.range.bytes()[..self.layout.bytes()])
     }
 
     /// All floats, to be overwritten by a copy.
