@@ -40,7 +40,8 @@ impl Bench {
             threads: 2,
         };
         let mut cpu = Cpu::new(&shape, options);
-        let weights = bind::bind(&checkpoint, &shape, &mut cpu, false, &mut |_| {}).unwrap();
+        let parameters = hipfire::model::names::of(&checkpoint, &shape).unwrap();
+        let weights = bind::bind(&*parameters, &shape, &mut cpu, false, &mut |_| {}).unwrap();
         let sequence = empty_sequence(&shape);
         let mut rows = Rows::default();
         rows.push(0, &golden.ids("input_ids"));
@@ -78,7 +79,7 @@ fn response(
     y: &[f32],
     hidden: usize,
 ) -> Vec<f32> {
-    let mut largest = vec![0f32; ROWS];
+    let mut largest = [0f32; ROWS];
     let mut bits = 0x9E37_79B9_7F4A_7C15u64;
     for _ in 0..16 {
         let moved: Vec<f32> = x
