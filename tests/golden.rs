@@ -10,7 +10,9 @@ use hipfire::model::load::LoadOptions;
 use hipfire::model::{Feed, LOGIT_ROWS, LanguageModel};
 use hipfire::state::Sequence;
 
-/// Spec 8.3: absolute, for F32 runs.
+/// Spec 8.3: absolute, for F32 runs. It is a narrow bound for `layer6.gdn_normed`, where a norm enlarges a small output: there
+/// transformers itself is 8.1e-5 away from the same equations in F64, and we were 4.6e-5 away on the other side before
+/// the residual write rounded as the reference does (2026-11-30).
 const F32_TOLERANCE: f32 = 1e-4;
 
 type Model = hipfire::model::forward::Model<hipfire::backend::cpu::Cpu>;

@@ -32,3 +32,12 @@ multiversioned! {
         }
     }
 }
+
+multiversioned! {
+    /// `y += factor · x`, the product rounded before the sum as the reference does (spec 2.2, rounding points).
+    pub fn add_scaled(factor: f32, x: &[f32], y: &mut [f32]) {
+        for (y, x) in y.iter_mut().zip(x) {
+            *y += factor * x;
+        }
+    }
+}

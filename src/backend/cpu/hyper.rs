@@ -7,7 +7,7 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 
-use super::{Cpu, Pool, activation, elementwise, linear, norm, simd};
+use super::{Cpu, Pool, activation, elementwise, linear, norm};
 use crate::backend::{HyperRead, MtpFuse};
 use crate::config::Shape;
 use crate::weights::Matrix;
@@ -69,7 +69,7 @@ pub fn write(shape: &Shape, rows: usize, wide: &mut [f32], inject: &[f32], y: &[
         .zip(y.par_chunks_exact(hidden))
         .for_each(|((wide, inject), y)| {
             for (stream, &factor) in wide.chunks_exact_mut(hidden).zip(inject) {
-                simd::axpy(factor, y, stream);
+                elementwise::add_scaled(factor, y, stream);
             }
         });
 }
