@@ -2,7 +2,8 @@
 //!
 //! Owns: the synthetic model (four layers, about 1 GiB of BF16 read a token), its floors in bytes and multiply-adds,
 //! and the ceilings of the machine, all measured in one run.
-//! Run with `cargo bench --bench forward -- [--threads N]`; it needs 4 GB of memory and 2 GB of disk.
+//! Run with `cargo bench --bench forward -- [--threads N]`; it needs 4 GB of memory and 2 GB of disk. With `--write DIR`
+//! it only writes the checkpoint, without an MTP head, into DIR (which exists), for `compare_llama.py`.
 
 #[cfg(target_arch = "x86_64")]
 mod ceiling;
@@ -12,6 +13,7 @@ mod support;
 #[cfg(target_arch = "x86_64")]
 mod measure {
     use std::hint::black_box;
+    use std::path::Path;
     use std::time::{Duration, Instant};
 
     use hipfire::model::load::{self, LoadOptions};
@@ -20,7 +22,7 @@ mod measure {
     use serde_json::json;
 
     use super::ceiling;
-    use super::support::checkpoint::Recipe;
+    use super::support::checkpoint::{Mtp, Recipe};
 
     const EXPERTS: usize = 32;
     const VOCAB: usize = 4096;
@@ -53,6 +55,10 @@ mod measure {
             .set("indexer_head_dim", 128)
             .set("indexer_budget", 2048)
             .set("max_position_embeddings", 16384)
+    }
+
+    pub fn write(folder: &Path) {
+        Recipe { mtp: Mtp::None, ..recipe() }.write(folder).unwrap();
     }
 
     /// Multiply-adds of a token's matrix products; each reads its weight once when one token is fed.
@@ -122,8 +128,12 @@ mod measure {
 #[cfg(target_arch = "x86_64")]
 fn main() {
     let args: Vec<String> = std::env::args().collect();
-    let given = args.iter().position(|arg| arg == "--threads").and_then(|i| args.get(i + 1)?.parse().ok());
-    let threads = given.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
+    let given = |name| args.iter().position(|arg| arg == name).and_then(|i| args.get(i + 1));
+    if let Some(folder) = given("--write") {
+        return measure::write(folder.as_ref());
+    }
+    let threads = given("--threads").and_then(|count| count.parse().ok());
+    let threads = threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
     let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
     pool.install(|| measure::report(threads));
 }
