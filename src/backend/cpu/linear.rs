@@ -275,14 +275,15 @@ fn scales(w: &Matrix, n: usize) -> Scales<'_> {
 /// As [`product`].
 unsafe fn few_rows<S: Stored, const R: usize, const C: usize>(w: &Matrix, n: Range<usize>, x: Rows<'_>, out: Target) {
     let x: [&[f32]; R] = std::array::from_fn(|r| x.row(r));
+    let stored: &[u8] = &w.data;
     let whole = n.len() / C * C;
     for at in (0..whole).step_by(C) {
         // SAFETY: the caller's promise; columns at .. at + C.
-        unsafe { few_outputs::<S, R, C>(w, n.start + at, x, out.at(0, at)) }
+        unsafe { few_outputs::<S, R, C>(w, stored, n.start + at, x, out.at(0, at)) }
     }
     for at in whole..n.len() {
         // SAFETY: the caller's promise; column at.
-        unsafe { few_outputs::<S, R, 1>(w, n.start + at, x, out.at(0, at)) }
+        unsafe { few_outputs::<S, R, 1>(w, stored, n.start + at, x, out.at(0, at)) }
     }
 }
 
@@ -303,11 +304,18 @@ unsafe fn two_tiles<S: Stored, const A: usize, const B: usize>(w: &Matrix, n: Ra
 
 /// # Safety
 /// As [`product`].
-unsafe fn few_outputs<S: Stored, const R: usize, const C: usize>(w: &Matrix, n: usize, x: [&[f32]; R], out: Target) {
+unsafe fn few_outputs<S: Stored, const R: usize, const C: usize>(
+    w: &Matrix,
+    stored: &[u8],
+    n: usize,
+    x: [&[f32]; R],
+    out: Target,
+) {
     let mut sums = [Eight::default(); MOST_SUMS];
     let mut values = [0.0; MOST_SUMS];
     let (sums, values) = (&mut sums[..R * C], &mut values[..R * C]);
-    let weights = std::array::from_fn(|c| w.row(n + c));
+    let bytes = w.cols * S::BYTES;
+    let weights = std::array::from_fn(|c| &stored[(n + c) * bytes..(n + c + 1) * bytes]);
     stored_tile::<S, R, C>(weights, std::array::from_fn(|c| scales(w, n + c)), x, sums);
     add_lanes(sums, values);
     for (r, values) in values.chunks_exact(C).enumerate() {
