@@ -55,6 +55,8 @@ pub trait Integers: Lanes {
     fn high_half(words: Self::Words) -> Self::Words;
     /// `words - less`
     fn less(words: Self::Words, less: i16) -> Self::Words;
+    /// Word i: `words[i] - less`, unless bit i of `bits` is set.
+    fn less_unless(words: Self::Words, bits: u16, less: i16) -> Self::Words;
     /// `sums * factor`
     fn times(sums: Self::Sums, factor: i32) -> Self::Sums;
 }
@@ -130,6 +132,10 @@ impl Integers for Portable {
     #[inline(always)]
     fn less(words: Sixteen, less: i16) -> Sixteen {
         words.map(|word| word - less)
+    }
+    #[inline(always)]
+    fn less_unless(words: Sixteen, bits: u16, less: i16) -> Sixteen {
+        std::array::from_fn(|i| if bits >> i & 1 == 1 { words[i] } else { words[i] - less })
     }
     #[inline(always)]
     fn times(sums: [i32; 8], factor: i32) -> [i32; 8] {
@@ -269,6 +275,18 @@ impl Integers for Avx2 {
     fn less(words: __m256i, less: i16) -> __m256i {
         // SAFETY: the processor has AVX2 (head of this file); registers only.
         unsafe { _mm256_sub_epi16(words, _mm256_set1_epi16(less)) }
+    }
+    #[inline(always)]
+    fn less_unless(words: __m256i, bits: u16, less: i16) -> __m256i {
+        // SAFETY: the processor has AVX2 (head of this file); registers only.
+        unsafe {
+            let bit = |i: u32| (1u16 << i) as i16;
+            let (low, high) = ([0, 1, 2, 3, 4, 5, 6, 7].map(bit), [8, 9, 10, 11, 12, 13, 14, 15].map(bit));
+            let own = Self::words(&bytemuck::cast([low, high]));
+            let set = _mm256_and_si256(_mm256_set1_epi16(bits as i16), own);
+            let clear = _mm256_cmpeq_epi16(set, _mm256_setzero_si256());
+            _mm256_sub_epi16(words, _mm256_and_si256(clear, _mm256_set1_epi16(less)))
+        }
     }
     #[inline(always)]
     fn times(sums: __m256i, factor: i32) -> __m256i {

@@ -31,7 +31,6 @@ pub trait Packed: Block {
 }
 
 impl Packed for Q4_1 {}
-impl Packed for Q5_0 {}
 impl Packed for Q5_1 {}
 impl Packed for Iq4Nl {}
 impl Packed for Q2K {}
@@ -55,6 +54,18 @@ impl Packed for Q4_0 {
         let both = L::widen(&self.q);
         let sums = L::add_products(L::zero(), L::less(L::low_half(both), 8), L::words(&x[0]));
         L::add_products(sums, L::less(L::high_half(both), 8), L::words(&x[1]))
+    }
+}
+
+impl Packed for Q5_0 {
+    #[inline(always)]
+    fn product<L: Integers>(&self, x: &[Sixteen]) -> L::Sums {
+        let both = L::widen(&self.low);
+        let [a, b, c, d] = self.high;
+        let low = L::less_unless(L::low_half(both), u16::from_le_bytes([a, b]), 16);
+        let high = L::less_unless(L::high_half(both), u16::from_le_bytes([c, d]), 16);
+        let sums = L::add_products(L::zero(), low, L::words(&x[0]));
+        L::add_products(sums, high, L::words(&x[1]))
     }
 }
 
