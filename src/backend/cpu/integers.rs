@@ -45,6 +45,20 @@ pub trait Integers: Lanes {
     fn store_words(words: Self::Words, to: &mut Sixteen);
     /// As [`codebook`].
     fn look_up(codes: &[u8; 16]) -> [i8; 16];
+    /// Sixteen bytes as words.
+    fn widen(bytes: &[u8; 16]) -> Self::Words;
+    /// Sixteen signed bytes as words.
+    fn widen_signed(bytes: &[i8; 16]) -> Self::Words;
+    /// The low four bits of every word.
+    fn low_half(words: Self::Words) -> Self::Words;
+    /// Every word without its low four bits, which moves the others down.
+    fn high_half(words: Self::Words) -> Self::Words;
+    /// `words - less`
+    fn less(words: Self::Words, less: i16) -> Self::Words;
+    /// Word i: `words[i] - less`, unless bit i of `bits` is set.
+    fn less_unless(words: Self::Words, bits: u16, less: i16) -> Self::Words;
+    /// `sums * factor`
+    fn times(sums: Self::Sums, factor: i32) -> Self::Sums;
 }
 
 impl Integers for Portable {
@@ -98,6 +112,34 @@ impl Integers for Portable {
     #[inline(always)]
     fn look_up(codes: &[u8; 16]) -> [i8; 16] {
         codebook(codes)
+    }
+    #[inline(always)]
+    fn widen(bytes: &[u8; 16]) -> Sixteen {
+        bytes.map(i16::from)
+    }
+    #[inline(always)]
+    fn widen_signed(bytes: &[i8; 16]) -> Sixteen {
+        bytes.map(i16::from)
+    }
+    #[inline(always)]
+    fn low_half(words: Sixteen) -> Sixteen {
+        words.map(|word| word & 15)
+    }
+    #[inline(always)]
+    fn high_half(words: Sixteen) -> Sixteen {
+        words.map(|word| (word as u16 >> 4) as i16)
+    }
+    #[inline(always)]
+    fn less(words: Sixteen, less: i16) -> Sixteen {
+        words.map(|word| word - less)
+    }
+    #[inline(always)]
+    fn less_unless(words: Sixteen, bits: u16, less: i16) -> Sixteen {
+        std::array::from_fn(|i| if bits >> i & 1 == 1 { words[i] } else { words[i] - less })
+    }
+    #[inline(always)]
+    fn times(sums: [i32; 8], factor: i32) -> [i32; 8] {
+        sums.map(|sum| sum * factor)
     }
 }
 
@@ -208,5 +250,47 @@ impl Integers for Avx2 {
             _mm_storeu_si128(words.as_mut_ptr().cast(), _mm_shuffle_epi8(table, codes));
         }
         words
+    }
+    #[inline(always)]
+    fn widen(bytes: &[u8; 16]) -> __m256i {
+        // SAFETY: the processor has AVX2 (head of this file); `bytes` is 16 readable bytes, no alignment needed.
+        unsafe { _mm256_cvtepu8_epi16(_mm_loadu_si128(bytes.as_ptr().cast())) }
+    }
+    #[inline(always)]
+    fn widen_signed(bytes: &[i8; 16]) -> __m256i {
+        // SAFETY: the processor has AVX2 (head of this file); `bytes` is 16 readable bytes, no alignment needed.
+        unsafe { _mm256_cvtepi8_epi16(_mm_loadu_si128(bytes.as_ptr().cast())) }
+    }
+    #[inline(always)]
+    fn low_half(words: __m256i) -> __m256i {
+        // SAFETY: the processor has AVX2 (head of this file); registers only.
+        unsafe { _mm256_and_si256(words, _mm256_set1_epi16(15)) }
+    }
+    #[inline(always)]
+    fn high_half(words: __m256i) -> __m256i {
+        // SAFETY: the processor has AVX2 (head of this file); registers only.
+        unsafe { _mm256_srli_epi16::<4>(words) }
+    }
+    #[inline(always)]
+    fn less(words: __m256i, less: i16) -> __m256i {
+        // SAFETY: the processor has AVX2 (head of this file); registers only.
+        unsafe { _mm256_sub_epi16(words, _mm256_set1_epi16(less)) }
+    }
+    #[inline(always)]
+    fn less_unless(words: __m256i, bits: u16, less: i16) -> __m256i {
+        // SAFETY: the processor has AVX2 (head of this file); registers only.
+        unsafe {
+            let bit = |i: u32| (1u16 << i) as i16;
+            let (low, high) = ([0, 1, 2, 3, 4, 5, 6, 7].map(bit), [8, 9, 10, 11, 12, 13, 14, 15].map(bit));
+            let own = Self::words(&bytemuck::cast([low, high]));
+            let set = _mm256_and_si256(_mm256_set1_epi16(bits as i16), own);
+            let clear = _mm256_cmpeq_epi16(set, _mm256_setzero_si256());
+            _mm256_sub_epi16(words, _mm256_and_si256(clear, _mm256_set1_epi16(less)))
+        }
+    }
+    #[inline(always)]
+    fn times(sums: __m256i, factor: i32) -> __m256i {
+        // SAFETY: the processor has AVX2 (head of this file); registers only.
+        unsafe { _mm256_mullo_epi32(sums, _mm256_set1_epi32(factor)) }
     }
 }

@@ -22,6 +22,7 @@ pub mod linear;
 mod mixture;
 pub mod moe;
 mod norm;
+mod packed;
 mod ple;
 mod qsa;
 mod quantised;

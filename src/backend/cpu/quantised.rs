@@ -10,6 +10,7 @@
 use super::activations::Row;
 use super::integers::{Integers, Sixteen};
 use super::lanes::{Eight, WIDTH, vectorised};
+use super::packed::Packed;
 use crate::weights::Format;
 use crate::weights::format::{Block, for_block};
 
@@ -98,7 +99,7 @@ vectorised! {
     fn unpack[B: Block][B](w: &[u8], to: &mut Chunk) = unpack_lanes;
     /// Adds consecutive blocks of a weight row times one row of activations into `sums`, as [`few`] does: faster than
     /// that for a single row, because words stay in registers. The first block is the row's.
-    pub fn one[B: Block][B](w: &[u8], x: Row<'_>, sums: &mut Eight) = one_lanes;
+    pub fn one[B: Packed][B](w: &[u8], x: Row<'_>, sums: &mut Eight) = one_lanes;
     /// Adds `blocks` blocks of a weight row times R rows of activations into `sums`, a lane for every block class. The
     /// first block is `start`, a multiple of eight.
     pub fn few[const COLUMNS: usize, const R: usize][COLUMNS, R](
@@ -132,12 +133,19 @@ fn unpack_lanes<L: Integers, B: Block>(w: &[u8], to: &mut Chunk) {
     to.m[rest].fill([0; 2]);
 }
 
+/// Bytes between a group and what is fetched beside its product: the rows of a matrix are one stream.
+const AHEAD: usize = 4096;
+
 #[inline(always)]
-fn one_lanes<L: Integers, B: Block>(w: &[u8], x: Row<'_>, sums: &mut Eight) {
+fn one_lanes<L: Integers, B: Packed>(w: &[u8], x: Row<'_>, sums: &mut Eight) {
     let blocks: &[B] = bytemuck::cast_slice(w);
     let (groups, rest) = blocks.as_chunks::<WIDTH>();
     let mut sum = L::load(&sums.0);
     for (g, group) in groups.iter().enumerate() {
+        let ahead = group.as_ptr().cast::<u8>().wrapping_add(AHEAD);
+        for line in 0..size_of_val(group).div_ceil(64) {
+            L::prefetch(ahead.wrapping_add(line * 64));
+        }
         sum = one_group::<L, B>(group, x, g * WIDTH, sum);
     }
     if !rest.is_empty() {
@@ -148,7 +156,7 @@ fn one_lanes<L: Integers, B: Block>(w: &[u8], x: Row<'_>, sums: &mut Eight) {
 
 /// At most eight blocks, a lane each.
 #[inline(always)]
-fn one_group<L: Integers, B: Block>(group: &[B], x: Row<'_>, start: usize, sum: L) -> L {
+fn one_group<L: Integers, B: Packed>(group: &[B], x: Row<'_>, start: usize, sum: L) -> L {
     let (mut d, mut m) = ([[0; 2]; WIDTH], [[0; 2]; WIDTH]);
     let mut offsets = [0; 256 / 16 * WIDTH];
     let per_block = B::COLUMNS / 16;
@@ -158,24 +166,21 @@ fn one_group<L: Integers, B: Block>(group: &[B], x: Row<'_>, start: usize, sum: 
             block.offsets(&mut offsets[i * per_block..][..per_block]);
         }
     }
-    let words = &x.words[start * B::COLUMNS..][..group.len() * B::COLUMNS];
+    let words = &x.words.as_chunks::<16>().0[start * per_block..][..group.len() * per_block];
     let mut products = [L::zero(); WIDTH];
-    if let ([a, b, c, d, e, f, g, h], 32) = (group, B::COLUMNS) {
+    if let [a, b, c, d, e, f, g, h] = group {
         // One after another in the source, so that products stay in registers.
-        products[0] = small_product::<L, B>(a, &words[..32]);
-        products[1] = small_product::<L, B>(b, &words[32..64]);
-        products[2] = small_product::<L, B>(c, &words[64..96]);
-        products[3] = small_product::<L, B>(d, &words[96..128]);
-        products[4] = small_product::<L, B>(e, &words[128..160]);
-        products[5] = small_product::<L, B>(f, &words[160..192]);
-        products[6] = small_product::<L, B>(g, &words[192..224]);
-        products[7] = small_product::<L, B>(h, &words[224..]);
+        products[0] = a.product::<L>(&words[..per_block]);
+        products[1] = b.product::<L>(&words[per_block..2 * per_block]);
+        products[2] = c.product::<L>(&words[2 * per_block..3 * per_block]);
+        products[3] = d.product::<L>(&words[3 * per_block..4 * per_block]);
+        products[4] = e.product::<L>(&words[4 * per_block..5 * per_block]);
+        products[5] = f.product::<L>(&words[5 * per_block..6 * per_block]);
+        products[6] = g.product::<L>(&words[6 * per_block..7 * per_block]);
+        products[7] = h.product::<L>(&words[7 * per_block..]);
     } else {
-        let mut unpacked = [0; 256];
-        let unpacked = &mut unpacked[..B::COLUMNS];
-        for ((product, block), words) in products.iter_mut().zip(group).zip(words.chunks_exact(B::COLUMNS)) {
-            block.words(L::look_up, unpacked);
-            *product = dot::<L>(unpacked, words);
+        for ((product, block), words) in products.iter_mut().zip(group).zip(words.chunks_exact(per_block)) {
+            *product = block.product::<L>(words);
         }
     }
     let scale = L::load_tail(&x.scales[start..start + WIDTH]);
@@ -186,14 +191,6 @@ fn one_group<L: Integers, B: Block>(group: &[B], x: Row<'_>, start: usize, sum: 
     let count = group.len() * per_block;
     let products = offset_products::<L>(B::COLUMNS, &offsets[..count], &x.sums[start * per_block..][..count]);
     L::f16(bytemuck::cast_ref(&m)).mul(scale).mul_add(products, sum)
-}
-
-/// Partial sums of a block of 32 times the words of its activations.
-#[inline(always)]
-fn small_product<L: Integers, B: Block>(block: &B, x: &[i16]) -> L::Sums {
-    let mut words = [0; 32];
-    block.words(L::look_up, &mut words);
-    dot::<L>(&words, x)
 }
 
 #[inline(always)]

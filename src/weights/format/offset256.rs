@@ -182,7 +182,7 @@ impl Q5K {
 
 /// `scale` and `min` of the 8 sub-blocks.
 #[inline(always)]
-fn unpack_scales(scales: &[u8; 12]) -> [[u8; 8]; 2] {
+pub(crate) fn unpack_scales(scales: &[u8; 12]) -> [[u8; 8]; 2] {
     let word = |at: usize| u32::from_le_bytes([scales[at], scales[at + 1], scales[at + 2], scales[at + 3]]);
     let (a, b, c) = (word(0), word(4), word(8));
     // Four bytes at a time: shifts do not carry bits into a neighbour that the masks do not remove.
