@@ -90,15 +90,20 @@ impl Ui {
         let _ = err.flush();
     }
 
-    /// Loads a model, with a moving line on a terminal and a log line elsewhere.
+    /// Loads a model, with a bar on a terminal and a log line elsewhere.
     pub fn load(&self, model: &ModelArgs) -> Result<Loaded> {
         let started = Instant::now();
         let bar = self.bars.then(|| {
-            let bar = ProgressBar::new_spinner().with_message("loading the model");
-            bar.enable_steady_tick(Duration::from_millis(100));
+            let style = ProgressStyle::with_template("{msg} {bar:30} {percent} %");
+            let bar = ProgressBar::new(LOAD_STEPS).with_message("loading the model");
+            bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
             bar
         });
-        let loaded = Loaded::open(&model.load_options());
+        let loaded = Loaded::open(&model.load_options(), &mut |share| {
+            if let Some(bar) = &bar {
+                bar.set_position((share * LOAD_STEPS as f32) as u64);
+            }
+        });
         match bar {
             Some(bar) => bar.finish_and_clear(),
             None => {
@@ -124,6 +129,9 @@ impl Ui {
         Progress { bars: self.bars, verb, unit, bar: None, started: Instant::now(), logged: None }
     }
 }
+
+/// Steps of the load's bar.
+const LOAD_STEPS: u64 = 1000;
 
 /// What progress counts.
 #[derive(Clone, Copy)]

@@ -51,11 +51,11 @@ pub fn plan(source: &Source, options: &LoadOptions) -> Result<Plan> {
     model::load::plan(&model::load::open(source)?, &translate(options)?)
 }
 
-/// Binds the weights and plans the memory.
-pub fn build(source: &Source, options: &LoadOptions) -> Result<Built> {
+/// Binds the weights and plans the memory; `progress` is called with the share done, from 0 to 1.
+pub fn build(source: &Source, options: &LoadOptions, progress: &mut dyn FnMut(f32)) -> Result<Built> {
     let opened = model::load::open(source)?;
     let weights = opened.checkpoint.bytes();
-    let model = model::load::cpu(opened, &translate(options)?, &mut |_| {})?;
+    let model = model::load::cpu(opened, &translate(options)?, progress)?;
     let arena = model.arena().clone();
     let memory = move || {
         let usage = arena.usage();

@@ -90,11 +90,11 @@ pub struct TextSide {
 }
 
 impl Loaded {
-    /// Loads a model and starts its engine.
-    pub fn open(options: &LoadOptions) -> Result<Loaded> {
+    /// Loads a model and starts its engine; `progress` is called with the share done, from 0 to 1.
+    pub fn open(options: &LoadOptions, progress: &mut dyn FnMut(f32)) -> Result<Loaded> {
         let source = open_source(options.model.as_deref())?;
         let mut text = TextSide::open(&source)?;
-        let built = build::build(&source, options)?;
+        let built = build::build(&source, options, progress)?;
         text.stop_ids = stop_ids(text.generation.as_ref(), &text.tokenizer, built.model.shape().eos.as_slice());
         let engine = Engine::start(
             built.model,
