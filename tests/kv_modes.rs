@@ -3,8 +3,9 @@
 use half::{bf16, f16};
 use hipfire::arena::{Arena, KvBackend, Limits};
 use hipfire::config::{AttentionShape, IndexerShape, KvMode};
+use hipfire::e4m3::{E4M3, encode_e4m3};
 use hipfire::error::Error;
-use hipfire::state::kv::codec::{self, e4m3_from_f32, e4m3_to_f32};
+use hipfire::state::kv::codec;
 use hipfire::state::kv::{KvCache, KvLayout, PLANES, Plane};
 use proptest::prelude::*;
 
@@ -65,13 +66,13 @@ fn e4m3(code: u8) -> f64 {
 #[test]
 fn every_e4m3_code_decodes_to_its_definition_and_encodes_back_to_itself() {
     for code in 0..=255u8 {
-        let value = e4m3_to_f32(code);
+        let value = E4M3[usize::from(code)];
         if code & 0x7f == 0x7f {
             assert!(value.is_nan());
-            assert_eq!(e4m3_from_f32(f32::from_bits(f32::NAN.to_bits() | u32::from(code & 0x80) << 24)), code);
+            assert_eq!(encode_e4m3(f32::from_bits(f32::NAN.to_bits() | u32::from(code & 0x80) << 24)), code);
         } else {
             assert_eq!(f64::from(value).to_bits(), e4m3(code).to_bits(), "{code:#x}");
-            assert_eq!(e4m3_from_f32(value), code, "{code:#x} = {value}");
+            assert_eq!(encode_e4m3(value), code, "{code:#x} = {value}");
         }
     }
 }
@@ -79,19 +80,19 @@ fn every_e4m3_code_decodes_to_its_definition_and_encodes_back_to_itself() {
 #[test]
 fn e4m3_rounds_to_nearest_with_ties_to_even_and_saturates() {
     for code in 0..0x7eu8 {
-        let (low, high) = (e4m3_to_f32(code), e4m3_to_f32(code + 1));
+        let (low, high) = (E4M3[usize::from(code)], E4M3[usize::from(code + 1)]);
         let middle = (low + high) / 2.0;
         let even = if code % 2 == 0 { code } else { code + 1 };
         for (x, expected) in [(middle.next_down(), code), (middle, even), (middle.next_up(), code + 1)] {
-            assert_eq!(e4m3_from_f32(x), expected, "{x} between {low} and {high}");
-            assert_eq!(e4m3_from_f32(-x), expected | 0x80, "{} between {} and {}", -x, -high, -low);
+            assert_eq!(encode_e4m3(x), expected, "{x} between {low} and {high}");
+            assert_eq!(encode_e4m3(-x), expected | 0x80, "{} between {} and {}", -x, -high, -low);
         }
     }
     for x in [448.0, 463.9, 464.0, 1e30, f32::MAX, f32::INFINITY] {
-        assert_eq!((e4m3_from_f32(x), e4m3_from_f32(-x)), (0x7e, 0xfe), "{x}");
+        assert_eq!((encode_e4m3(x), encode_e4m3(-x)), (0x7e, 0xfe), "{x}");
     }
     for x in [0.0, 1e-45, f32::MIN_POSITIVE, 2f32.powi(-10)] {
-        assert_eq!((e4m3_from_f32(x), e4m3_from_f32(-x)), (0, 0x80), "{x}");
+        assert_eq!((encode_e4m3(x), encode_e4m3(-x)), (0, 0x80), "{x}");
     }
 }
 

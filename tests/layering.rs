@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-/// Folders of `src/`, and what each may import. `error` and `config` are leaves that everyone may use.
+/// Folders of `src/`, and what each may import. `error`, `config` and `e4m3` are leaves that everyone may use.
 const MAY_IMPORT: [(&str, &[&str]); 8] = [
     ("arena", &[]),
     ("weights", &["arena"]),
@@ -14,7 +14,7 @@ const MAY_IMPORT: [(&str, &[&str]); 8] = [
     ("engine", &["model", "state", "text", "weights"]),
     ("cli", &["engine", "text"]),
 ];
-const LEAVES: [&str; 2] = ["error", "config"];
+const LEAVES: [&str; 3] = ["error", "config", "e4m3"];
 const MAX_LINES: usize = 500;
 
 /// Files that may hold `unsafe`: the host's mappings, the CPU's vector instructions, an allocator that counts.

@@ -1,54 +1,19 @@
 //! How keys, values and index keys become bytes and numbers again: the contract that kernels follow, bit for bit.
 //!
-//! Owns: E4M3, the scales of the fp8 and q8 modes, BF16 rows.
+//! Owns: the scales of the fp8 and q8 modes, BF16 rows.
 //! Always true: bytes of zeros decode to zeros in every format; a NaN is still a NaN after decoding, and so is an
 //! infinity in the scaled formats, so that a broken step is seen. All numbers are little-endian.
-//! Not here: where a row lies (`state::kv`), formats of weights (`weights::format`).
+//! Not here: where a row lies (`state::kv`), E4M3 itself (`e4m3`), formats of weights
+//! (`weights::format`).
 
 use half::{bf16, f16};
+
+use crate::e4m3::{E4M3_MAX, e4m3_number, encode_e4m3};
 
 /// Values that share a scale in the q8 mode.
 pub const Q8_BLOCK: usize = 32;
 /// Bytes of a q8 block: an f16 scale, then 32 signed bytes.
 pub const Q8_BLOCK_BYTES: usize = 2 + Q8_BLOCK;
-/// The largest E4M3 number.
-pub const E4M3_MAX: f32 = 448.0;
-
-/// E4M3 (finite only: `0x7f` and `0xff` are NaN) nearest to `x`, ties to even. Beyond 448, infinity included, it
-/// saturates to 448; NaN stays NaN; the sign is kept, also of zero.
-#[inline]
-pub fn e4m3_from_f32(x: f32) -> u8 {
-    let sign = (x.to_bits() >> 24) as u8 & 0x80;
-    let magnitude = x.to_bits() & 0x7fff_ffff;
-    let absolute = f32::from_bits(magnitude);
-    let code = if absolute.is_nan() {
-        0x7f
-    } else if absolute >= E4M3_MAX {
-        0x7e
-    } else if absolute < 0.015625 {
-        // Subnormal, steps of 2^-9: one unit in the last place of 2^14, so the addition rounds.
-        (absolute + 16384.0).to_bits() - 16384f32.to_bits()
-    } else {
-        // 20 of 23 mantissa bits go, the exponent's bias goes from 127 to 7; a carry moves into the exponent.
-        ((magnitude + 0x7_ffff + (magnitude >> 20 & 1)) >> 20) - (120 << 3)
-    };
-    sign | code as u8
-}
-
-/// The value of an E4M3 code, exact.
-#[inline]
-pub fn e4m3_to_f32(code: u8) -> f32 {
-    if code & 0x7f == 0x7f { f32::NAN } else { e4m3_number(code) }
-}
-
-/// The value of an E4M3 code that is not NaN: sign, exponent and mantissa in their F32 places, then the bias corrected
-/// by 2^120. Subnormals come out right too, and a compiler can vectorise rows of it, which it cannot with a table.
-#[inline]
-fn e4m3_number(code: u8) -> f32 {
-    let bits = (i32::from(code as i8) << 20) as u32 & 0x87f0_0000;
-    f32::from_bits(bits) * f32::from_bits((120 + 127) << 23)
-}
-
 /// The smallest f16 that is not below `x >= 0`; the largest f16 if there is none.
 fn f16_at_least(x: f32) -> f16 {
     let nearest = f16::from_f32(x).min(f16::MAX);
@@ -78,7 +43,7 @@ pub fn encode_fp8(head: &[f32], codes: &mut [u8]) -> f16 {
     let scale = if most.is_finite() { f16_at_least(most / E4M3_MAX) } else { f16::NAN };
     let divisor = scale.to_f32();
     for (code, &x) in codes.iter_mut().zip(head) {
-        *code = e4m3_from_f32(x / divisor);
+        *code = encode_e4m3(x / divisor);
     }
     scale
 }

@@ -7,7 +7,6 @@
 
 mod block;
 pub mod block32;
-mod e4m3;
 pub mod offset256;
 mod search;
 pub mod signed256;
@@ -16,10 +15,10 @@ use std::fmt;
 
 use half::{bf16, f16};
 
+pub use crate::e4m3::{E4M3, E4M3_MAX, encode_e4m3};
 use crate::error::{Error, Result};
 pub(crate) use block::for_block;
 pub use block::{Block, CODEBOOK, codebook};
-pub use e4m3::{E4M3, E4M3_MAX, encode_e4m3};
 
 /// How a matrix row is stored. All little-endian.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
