@@ -12,20 +12,10 @@ use hipfire::backend::cpu::moe::{MoeScratch, moe};
 use hipfire::weights::experts::Expert;
 use hipfire::weights::{Bytes, Format, Matrix};
 
-const QUANTISED: [Format; 12] = [
-    Format::Q8_0,
-    Format::Q4_0,
-    Format::Q4_1,
-    Format::Q5_0,
-    Format::Q5_1,
-    Format::Q2K,
-    Format::Q3K,
-    Format::Q4K,
-    Format::Q5K,
-    Format::Q6K,
-    Format::Iq4Nl,
-    Format::Iq4Xs,
-];
+/// Every quantised format.
+fn quantised() -> impl Iterator<Item = Format> {
+    Format::ALL.into_iter().filter(|format| format.is_quantised())
+}
 
 /// The choice of executor belongs to the process: whoever changes it holds this.
 fn alone() -> MutexGuard<'static, ()> {
@@ -74,7 +64,7 @@ fn widths(format: Format) -> [usize; 3] {
 #[test]
 fn a_product_is_off_by_no_more_than_its_activations_and_its_sums() {
     let mut random = Random(1);
-    for format in QUANTISED {
+    for format in quantised() {
         for cols in widths(format) {
             for rows in [1, 5] {
                 let (w, mut x) = (random.matrix(format, 37, cols), random.values(rows * cols));
@@ -119,7 +109,7 @@ fn a_product_is_off_by_no_more_than_its_activations_and_its_sums() {
 fn the_bits_of_a_row_depend_neither_on_the_executor_nor_on_the_number_of_rows() {
     let _alone = alone();
     let mut random = Random(2);
-    for format in QUANTISED {
+    for format in quantised() {
         for cols in widths(format) {
             // Fewer outputs than a panel, one panel and its rest.
             for outputs in [3, 16, 29] {
