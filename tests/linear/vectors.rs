@@ -1,7 +1,7 @@
 //! Kernels on slices: bits by definition, exponentials by their distance from f64.
 
 use hipfire::backend::cpu::activation::{exp, sigmoid, silu, silu_multiply, softmax, softplus};
-use hipfire::backend::cpu::simd;
+use hipfire::backend::cpu::{attend, simd};
 
 use super::{Random, U, assert_same, ordered_dot, same_on_both};
 
@@ -12,23 +12,31 @@ fn vector_kernels_have_the_same_bits_on_both_executors_and_the_promised_values()
         let (a, b) = (random.values(n), random.values(n));
         let stride = n + 3;
         let keys = random.values(6 * stride);
-        let weights = random.values(6);
-        for count in 0..=6 {
+        let weights = random.values(5 * 6);
+        // A head of no width does not exist; five heads take both a tile of four and a single one.
+        for (heads, count) in [1, 4, 5].into_iter().flat_map(|h| (0..=6).map(move |c| (h, c))).filter(|_| n > 0) {
+            let rows: Vec<&[f32]> = (0..count).map(|j| &keys[j * stride..][..n]).collect();
+            let queries: Vec<f32> = (0..heads).flat_map(|h| a.iter().map(move |x| x * (h + 1) as f32)).collect();
             let dots = same_on_both("dots", || {
-                let mut out = vec![0.0; count];
-                simd::dots(&a, &keys, stride, &mut out);
+                let mut out = vec![0.0; heads * count];
+                attend::dots(&queries, n, &rows, 1.0, &mut out, count);
                 out
             });
-            let expected: Vec<f32> = (0..count).map(|j| ordered_dot(&a, &keys[j * stride..][..n])).collect();
+            let each = (0..heads).flat_map(|h| (0..count).map(move |j| (h, j)));
+            let expected: Vec<f32> =
+                each.map(|(h, j)| ordered_dot(&queries[h * n..][..n], &keys[j * stride..][..n])).collect();
             assert_same("dots", &dots, &expected);
-            let sum = same_on_both("weighted_sum", || {
-                let mut y = b.clone();
-                simd::weighted_sum(&weights[..count], &keys, stride, &mut y);
+            let sum = same_on_both("weigh", || {
+                let mut y = b.repeat(heads);
+                attend::weigh(&weights[..heads * count], count, &rows, n, &mut y);
                 y
             });
+            let weighted = |h: usize, i: usize| {
+                (0..count).fold(b[i], |y, j| keys[j * stride + i].mul_add(weights[h * count + j], y))
+            };
             let expected: Vec<f32> =
-                (0..n).map(|i| (0..count).fold(b[i], |y, j| keys[j * stride + i].mul_add(weights[j], y))).collect();
-            assert_same("weighted_sum", &sum, &expected);
+                (0..heads).flat_map(|h| (0..n).map(move |i| (h, i))).map(|(h, i)| weighted(h, i)).collect();
+            assert_same("weigh", &sum, &expected);
         }
         let scalars =
             same_on_both("scalars", || vec![simd::dot(&a, &b), simd::sum_squares(&a), simd::sum(&a), simd::max(&a)]);

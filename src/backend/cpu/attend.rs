@@ -102,8 +102,8 @@ fn with_rows(
 }
 
 vectorised! {
-    /// `out[h * stride + j] = scale · (q_h · row_j)`; q is `[heads, dim]`.
-    fn dots(q: &[f32], dim: usize, rows: &[&[f32]], scale: f32, out: &mut [f32], stride: usize) = dots_lanes;
+    /// `out[h * stride + j] = scale · (q_h · row_j)`, each product with the bits of `simd::dot`; q is `[heads, dim]`.
+    pub fn dots(q: &[f32], dim: usize, rows: &[&[f32]], scale: f32, out: &mut [f32], stride: usize) = dots_lanes;
 }
 
 #[inline(always)]
@@ -163,8 +163,8 @@ fn dot_tile<L: Lanes, const H: usize, const J: usize>(
 }
 
 multiversioned! {
-    // `out[h] += Σ_j weight[h * stride + j] * row_j`; out is `[heads, dim]`.
-    fn weigh(weights: &[f32], stride: usize, rows: &[&[f32]], dim: usize, out: &mut [f32]) {
+    /// `out[h] += Σ_j weight[h * stride + j] · row_j`, in ascending j; out is `[heads, dim]`.
+    pub fn weigh(weights: &[f32], stride: usize, rows: &[&[f32]], dim: usize, out: &mut [f32]) {
         let heads = out.len() / dim;
         let mut h = 0;
         while h < heads {

@@ -8,7 +8,7 @@
 
 pub mod activation;
 pub mod activations;
-mod attend;
+pub mod attend;
 pub mod avx2;
 mod blocks;
 mod chunked;

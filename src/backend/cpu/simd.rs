@@ -11,11 +11,6 @@ use super::lanes::{Lanes, WIDTH, vectorised};
 vectorised! {
     /// `sum_k a[k] * b[k]` over the shorter length.
     pub fn dot(a: &[f32], b: &[f32]) -> f32 = dot_lanes;
-    /// `out[j] = q . keys[j * stride ..]`, each with the bits of [`dot`]. Panics if a key is cut off.
-    pub fn dots(q: &[f32], keys: &[f32], stride: usize, out: &mut [f32]) = dots_lanes;
-    /// `y += sum_j weights[j] * rows[j * stride ..]`: every element takes its terms in ascending j, each by a fused
-    /// multiply-add. Panics if a row is cut off.
-    pub fn weighted_sum(weights: &[f32], rows: &[f32], stride: usize, y: &mut [f32]) = weighted_sum_lanes;
     /// `y += a * x`, fused, over the shorter length.
     pub fn axpy(a: f32, x: &[f32], y: &mut [f32]) = axpy_lanes;
     /// `y *= a`.
@@ -42,68 +37,6 @@ fn dot_lanes<L: Lanes>(a: &[f32], b: &[f32]) -> f32 {
         sum = L::load_tail(a_tail).mul_add(L::load_tail(b_tail), sum);
     }
     sum.sum()
-}
-
-/// Keys that are multiplied at once: their sums are independent, which hides the latency of the multiply-add.
-const KEYS: usize = 4;
-
-#[inline(always)]
-fn dots_lanes<L: Lanes>(q: &[f32], keys: &[f32], stride: usize, out: &mut [f32]) {
-    let (whole, q_tail) = q.as_chunks::<WIDTH>();
-    for (block, out) in out.chunks_mut(KEYS).enumerate() {
-        // A short last block computes its first key again instead of one that isn't there.
-        let mut rows = [(whole, q_tail); KEYS];
-        for (i, row) in rows.iter_mut().enumerate() {
-            let at = (block * KEYS + if i < out.len() { i } else { 0 }) * stride;
-            *row = keys[at..at + q.len()].as_chunks();
-        }
-        let [a, b, c, d] = rows;
-        let mut sums = [L::splat(0.0); KEYS];
-        for ((((q, a), b), c), d) in whole.iter().zip(a.0).zip(b.0).zip(c.0).zip(d.0) {
-            let q = L::load(q);
-            sums[0] = L::load(a).mul_add(q, sums[0]);
-            sums[1] = L::load(b).mul_add(q, sums[1]);
-            sums[2] = L::load(c).mul_add(q, sums[2]);
-            sums[3] = L::load(d).mul_add(q, sums[3]);
-        }
-        if !q_tail.is_empty() {
-            for (sum, row) in sums.iter_mut().zip(rows) {
-                *sum = L::load_tail(row.1).mul_add(L::load_tail(q_tail), *sum);
-            }
-        }
-        out.copy_from_slice(&L::sums(sums)[..out.len()]);
-    }
-}
-
-/// Vectors of `y` that stay in registers while all rows pass.
-const STRIPE: usize = 8;
-
-#[inline(always)]
-fn weighted_sum_lanes<L: Lanes>(weights: &[f32], rows: &[f32], stride: usize, y: &mut [f32]) {
-    let (stripes, rest) = y.as_chunks_mut::<{ STRIPE * WIDTH }>();
-    let done = stripes.len() * STRIPE * WIDTH;
-    for (s, stripe) in stripes.iter_mut().enumerate() {
-        let stripe = stripe.as_chunks_mut().0;
-        let mut sums = [L::splat(0.0); STRIPE];
-        for (sum, y) in sums.iter_mut().zip(stripe.iter()) {
-            *sum = L::load(y);
-        }
-        for (j, weight) in weights.iter().enumerate() {
-            let at = j * stride + s * STRIPE * WIDTH;
-            let row = rows[at..at + STRIPE * WIDTH].as_chunks().0;
-            let weight = L::splat(*weight);
-            for (sum, x) in sums.iter_mut().zip(row) {
-                *sum = L::load(x).mul_add(weight, *sum);
-            }
-        }
-        for (sum, y) in sums.into_iter().zip(stripe) {
-            sum.store(y);
-        }
-    }
-    for (j, weight) in weights.iter().enumerate() {
-        let at = j * stride + done;
-        axpy_lanes::<L>(*weight, &rows[at..at + rest.len()], rest);
-    }
 }
 
 #[inline(always)]
