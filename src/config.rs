@@ -240,6 +240,10 @@ impl Shape {
     pub fn wide(&self) -> usize {
         self.hidden * self.hyper.streams
     }
+    /// Width of a token's n-gram rows together; 0 in a model without them.
+    pub fn ngram_width(&self) -> usize {
+        self.ple.as_ref().map_or(0, |ple| ple.embed_dim)
+    }
     /// Number of layers of a kind.
     pub fn count(&self, kind: Mixer) -> usize {
         self.layers.iter().filter(|&&m| m == kind).count()

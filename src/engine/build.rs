@@ -9,7 +9,6 @@ use std::sync::Arc;
 use serde::Serialize;
 
 use super::load::{LoadOptions, MemoryLimit};
-use crate::config::Shape;
 use crate::error::{Error, Result};
 use crate::model::load::Plan;
 use crate::model::{self, LanguageModel};
@@ -40,11 +39,6 @@ pub struct Built {
 
 /// Says what a model holds now; any thread may ask.
 pub type MemoryProbe = Arc<dyn Fn() -> MemoryUse + Send + Sync>;
-
-/// Reads and checks config.json.
-pub fn shape(source: &Source) -> Result<Shape> {
-    Ok(model::load::open(source)?.shape)
-}
 
 /// The memory plan for these choices, whether or not it keeps the limit.
 pub fn plan(source: &Source, options: &LoadOptions) -> Result<Plan> {

@@ -7,8 +7,7 @@
 use serde::Serialize;
 
 use crate::config::{Mixer, Shape};
-use crate::error::Result;
-use crate::weights::{Checkpoint, Source};
+use crate::model::load::Opened;
 
 /// A model's description.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -65,9 +64,8 @@ const GROUPS: [(&str, &[&str]); 11] = [
     ("other", &[""]),
 ];
 
-/// Describes the model of `source`, whose config.json gave `shape`. Fails if a weight file is missing or damaged.
-pub fn summary(source: &Source, shape: &Shape) -> Result<Summary> {
-    let checkpoint = Checkpoint::open(source)?;
+/// Describes an opened model.
+pub fn summary(name: &str, Opened { checkpoint, shape }: &Opened) -> Summary {
     // In a GGUF file the head is a block behind the trunk's.
     let head = format!("blk.{}.", shape.layers.len());
     let tensors = checkpoint.list().map(|t| {
@@ -79,13 +77,13 @@ pub fn summary(source: &Source, shape: &Shape) -> Result<Summary> {
         (name, t.dtype, t.shape, t.bytes)
     });
     let groups = grouped(tensors);
-    Ok(Summary {
-        name: source.name().to_string(),
+    Summary {
+        name: name.to_string(),
         shape: facts(shape),
         parameters: groups.iter().map(|g| g.parameters).sum(),
         bytes: groups.iter().map(|g| g.bytes).sum(),
         groups,
-    })
+    }
 }
 
 fn grouped<'a>(tensors: impl Iterator<Item = (&'a str, &'a str, &'a [usize], usize)>) -> Vec<Group> {
@@ -145,6 +143,7 @@ fn facts(shape: &Shape) -> Vec<Fact> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::weights::{Checkpoint, Source};
 
     #[test]
     fn every_tensor_of_the_embedded_model_has_a_group_and_the_sums_are_the_cards() {

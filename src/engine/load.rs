@@ -12,7 +12,7 @@ use super::inspect::{Summary, summary};
 use super::{Engine, Options, Prompt, Reading};
 use crate::config::{AttentionMode, KvBackend, KvMode, RopePrecision};
 use crate::error::{Error, Result};
-use crate::model::load::Plan;
+use crate::model::{self, load::Plan};
 use crate::text::tokenizer::AddedToken;
 use crate::text::{Conversation, GenerationConfig, Template, Tokenizer, stop_ids};
 use crate::weights::Source;
@@ -195,5 +195,5 @@ pub fn memory_plan(options: &LoadOptions) -> Result<Plan> {
 /// Describes the model that `options` name, without loading it.
 pub fn describe(options: &LoadOptions) -> Result<Summary> {
     let source = open_source(options.model.as_deref())?;
-    summary(&source, &build::shape(&source)?)
+    Ok(summary(source.name(), &model::load::open(&source)?))
 }

@@ -24,8 +24,10 @@ pub struct Model<B: Backend> {
     rows: Rows,
     buffers: Buffers<B>,
     host: Host,
-    /// Position of every row of the last step, for messages.
-    last_positions: Vec<u32>,
+    /// Position of every row of the trunk's last step.
+    trunk_positions: Vec<u32>,
+    /// Position of every row of the MTP head's last step.
+    mtp_positions: Vec<u32>,
 }
 
 struct Buffers<B: Backend> {
@@ -84,7 +86,7 @@ impl<B: Backend> Model<B> {
         max_rows: usize,
     ) -> Result<Model<B>> {
         let (d, hidden) = (shape.wide(), shape.hidden);
-        let embed_dim = shape.ple.as_ref().map_or(0, |p| p.embed_dim);
+        let embed_dim = shape.ngram_width();
         let buffers = Buffers {
             wide: backend.buffer(max_rows, d)?,
             x: backend.buffer(max_rows.max(LOGIT_ROWS), hidden)?,
@@ -104,7 +106,6 @@ impl<B: Backend> Model<B> {
             logits: vec![0.0; LOGIT_ROWS * shape.vocab],
             observer: None,
         };
-        let last_positions = Vec::with_capacity(max_rows);
         Ok(Model {
             shape,
             weights,
@@ -115,14 +116,15 @@ impl<B: Backend> Model<B> {
             rows: Rows::default(),
             buffers,
             host,
-            last_positions,
+            trunk_positions: Vec::with_capacity(max_rows),
+            mtp_positions: Vec::new(),
         })
     }
 
     /// Bytes of activation buffers for a shape: part of the memory plan.
     pub fn buffer_bytes(shape: &Shape, max_rows: usize, mtp: bool) -> usize {
         let (d, hidden) = (shape.wide(), shape.hidden);
-        let embed_dim = shape.ple.as_ref().map_or(0, |p| p.embed_dim);
+        let embed_dim = shape.ngram_width();
         let row = d + 2 * hidden + shape.hyper.streams + 2 * embed_dim + if mtp { d } else { 0 };
         (max_rows * row + LOGIT_ROWS * (d + 2 * shape.vocab)) * size_of::<f32>()
     }
@@ -155,7 +157,7 @@ impl<B: Backend> Model<B> {
             backend.enter(format_args!("layer{i}"));
             if let Some(injection) = &layer.ple {
                 fetch_ngrams(shape, injection, rows, sequences, host, i)?;
-                backend.upload(&host.ngram_values[..count * b_width(shape)], &mut b.ngram)?;
+                backend.upload(&host.ngram_values[..count * shape.ngram_width()], &mut b.ngram)?;
                 backend.ple(&injection.ple, ple, &b.ngram, sequences, &mut b.wide)?;
                 ple += 1;
             }
@@ -190,10 +192,11 @@ impl<B: Backend> Model<B> {
         if self.weights.mtp.is_none() || self.layout.mtp_caches == 0 {
             return Err(Error::invalid("this model was loaded without its MTP head"));
         }
-        check_ids(next_ids, self.shape.vocab)?;
+        self.check_step(&mut std::iter::once(next_ids))?;
         sequence.ensure(position + next_ids.len())?;
         self.rows.clear();
         self.rows.push(position, next_ids);
+        self.mtp_positions.clone_from(&self.rows.positions);
         let cache = self.layout.trunk_caches;
         let Model { weights, backend, buffers: b, rows, shape, .. } = self;
         let (Some(mtp), Some(wide)) = (&weights.mtp, &mut b.mtp_wide) else { return Ok(()) };
@@ -225,20 +228,42 @@ impl<B: Backend> Model<B> {
         let (Some(mtp), Some(wide)) = (&weights.mtp, &b.mtp_wide) else {
             return Err(Error::invalid("this model was loaded without its MTP head"));
         };
+        check_logit_rows(rows, &self.mtp_positions)?;
         backend.gather(wide, rows, shape.wide(), &mut b.chosen)?;
         head(backend, &mtp.mixer, &weights.head, rows.len(), b)?;
-        self.read_logits(rows, "the MTP head's logits")
+        self.read_logits(rows, Stream::Mtp)
     }
 
-    fn read_logits(&mut self, rows: &[usize], what: &str) -> Result<&[f32]> {
+    /// Every id list of a step: not empty, inside the vocabulary, together no more than the rows planned for.
+    fn check_step(&self, lists: &mut dyn Iterator<Item = &[u32]>) -> Result<()> {
+        let (mut total, mut empty) = (0, false);
+        for ids in lists {
+            check_ids(ids, self.shape.vocab)?;
+            total += ids.len();
+            empty |= ids.is_empty();
+        }
+        if (1..=self.max_rows).contains(&total) && !empty {
+            return Ok(());
+        }
+        Err(Error::invalid(format!(
+            "a step takes 1 to {} tokens, each sequence at least one; asked for {total}",
+            self.max_rows
+        )))
+    }
+
+    fn read_logits(&mut self, rows: &[usize], stream: Stream) -> Result<&[f32]> {
         let vocab = self.shape.vocab;
+        let (what, positions) = match stream {
+            Stream::Trunk => ("logits", &self.trunk_positions),
+            Stream::Mtp => ("the MTP head's logits", &self.mtp_positions),
+        };
         let logits = &mut self.host.logits[..rows.len() * vocab];
         self.backend.download(&self.buffers.logits, 0..rows.len(), vocab, logits)?;
         for (logits, &row) in logits.chunks_exact(vocab).zip(rows) {
             if let Some(id) = logits.iter().position(|x| x.is_nan()) {
                 return Err(Error::Numeric(format!(
                     "{what} at position {} are not numbers (first at id {id}): the weights or the state are damaged",
-                    self.last_positions.get(row).copied().unwrap_or_default()
+                    positions[row]
                 )));
             }
         }
@@ -261,20 +286,13 @@ impl<B: Backend> LanguageModel for Model<B> {
     }
 
     fn forward(&mut self, feeds: &mut [Feed<'_>]) -> Result<()> {
-        let total: usize = feeds.iter().map(|feed| feed.ids.len()).sum();
-        if total > self.max_rows || feeds.iter().any(|feed| feed.ids.is_empty()) {
-            return Err(Error::invalid(format!(
-                "a step takes 1 to {} tokens, each sequence at least one; asked for {total}",
-                self.max_rows
-            )));
-        }
+        self.check_step(&mut feeds.iter().map(|feed| feed.ids))?;
         self.rows.clear();
         for feed in feeds.iter_mut() {
-            check_ids(feed.ids, self.shape.vocab)?;
             feed.sequence.ensure(feed.sequence.len() + feed.ids.len())?;
             self.rows.push(feed.sequence.len(), feed.ids);
         }
-        self.last_positions.clone_from(&self.rows.positions);
+        self.trunk_positions.clone_from(&self.rows.positions);
         let mut sequences: Vec<&mut Sequence> = feeds.iter_mut().map(|feed| &mut *feed.sequence).collect();
         self.trunk(&mut sequences)?;
         for feed in feeds {
@@ -284,16 +302,11 @@ impl<B: Backend> LanguageModel for Model<B> {
     }
 
     fn logits(&mut self, rows: &[usize]) -> Result<&[f32]> {
-        if rows.len() > LOGIT_ROWS || rows.iter().any(|&row| row >= self.last_positions.len()) {
-            return Err(Error::invalid(format!(
-                "logits are kept for up to {LOGIT_ROWS} of the last step's {} rows",
-                self.last_positions.len()
-            )));
-        }
+        check_logit_rows(rows, &self.trunk_positions)?;
         let Model { weights, backend, buffers: b, shape, .. } = self;
         backend.gather(&b.wide, rows, shape.wide(), &mut b.chosen)?;
         head(backend, &weights.mixer, &weights.head, rows.len(), b)?;
-        self.read_logits(rows, "logits")
+        self.read_logits(rows, Stream::Trunk)
     }
 }
 
@@ -352,10 +365,6 @@ fn head<B: Backend>(
     backend.linear(head, rows, &b.x, &mut b.logits)
 }
 
-fn b_width(shape: &Shape) -> usize {
-    shape.ple.as_ref().map_or(0, |p| p.embed_dim)
-}
-
 /// Hashes the step's n-grams and reads their rows into `host.ngram_values`.
 fn fetch_ngrams<B: Backend>(
     shape: &Shape,
@@ -386,6 +395,14 @@ fn fetch_ngrams<B: Backend>(
         observer(&format!("layer{layer}.ple_emb"), Observed::F32(&host.ngram_values[..rows.len() * ple.embed_dim]));
     }
     Ok(())
+}
+
+/// Rows that logits are asked for: in the last step, and no more than their buffer was planned for.
+fn check_logit_rows(rows: &[usize], positions: &[u32]) -> Result<()> {
+    if rows.len() <= LOGIT_ROWS && rows.iter().all(|&row| row < positions.len()) {
+        return Ok(());
+    }
+    Err(Error::invalid(format!("logits are kept for up to {LOGIT_ROWS} of the last step's {} rows", positions.len())))
 }
 
 fn check_ids(ids: &[u32], vocab: usize) -> Result<()> {

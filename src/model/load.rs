@@ -110,8 +110,9 @@ pub fn open(source: &Source) -> Result<Opened> {
 /// `Invalid` for options that do not fit the model, `InsufficientMemory` if the plan exceeds the limit, `Model` or `Io`
 /// for the files.
 pub fn cpu(opened: Opened, options: &LoadOptions, progress: &mut dyn FnMut(f32)) -> Result<Model<Cpu>> {
-    let plan = plan(&opened, options)?;
-    plan.check(|limit| largest_context(&opened, options, limit))?;
+    if options.memory_limit.is_some() {
+        plan(&opened, options)?.check(|limit| largest_context(&opened, options, limit))?;
+    }
     let Opened { checkpoint, shape } = opened;
     let layout = state_layout(&shape, options)?;
     let backend_options = backend_options(&layout, options);
