@@ -101,6 +101,12 @@ fn every_captured_tensor_agrees_in_f32() {
     assert_eq!(compared, 6 * 14 + 2 * 13 + 3, "every layer tensor was seen");
     check_embedding_and_wide(&golden, &seen);
     check_selection(&golden, &seen, model.shape().indexer.heads * model.shape().indexer.head_dim);
+    check_rope(&golden, &seen);
+    for (first, expected) in golden.floats("final_mixer").chunks(LOGIT_ROWS * 64).enumerate() {
+        let rows: Vec<usize> = (first * LOGIT_ROWS..).take(expected.len() / 64).collect();
+        model.logits(&rows).unwrap();
+        assert!(worst(&captured.lock().unwrap().floats["head.mixer"], expected) <= F32_TOLERANCE, "final mixer");
+    }
     let logits = all_logits(&mut model, ids.len());
     assert!(worst(&logits, golden.floats("logits")) <= F32_TOLERANCE);
     check_state(&golden, &model, &sequence);
@@ -113,6 +119,16 @@ fn check_embedding_and_wide(golden: &Golden, seen: &golden::Captured) {
         assert!(row.chunks_exact(64).all(|stream| stream == expected), "embedding rows are repeated in each stream");
     }
     assert!(worst(&seen.floats["layer7.out"], golden.floats("pre_mixer_wide")) <= F32_TOLERANCE);
+}
+
+/// The reference repeats each row's table, once for either half of a pair.
+fn check_rope(golden: &Golden, seen: &golden::Captured) {
+    for (part, name) in [("rope.cos", "rope.0"), ("rope.sin", "rope.1")] {
+        for (ours, theirs) in seen.floats[part].chunks_exact(8).zip(golden.floats(name).chunks_exact(16)) {
+            assert!(worst(ours, &theirs[..8]).max(worst(ours, &theirs[8..])) <= F32_TOLERANCE, "{name}");
+        }
+        assert_eq!(seen.floats[part].len() * 2, golden.floats(name).len());
+    }
 }
 
 fn check_selection(golden: &Golden, seen: &golden::Captured, width: usize) {

@@ -230,7 +230,7 @@ impl<B: Backend> Model<B> {
         };
         check_logit_rows(rows, &self.mtp_positions)?;
         backend.gather(wide, rows, shape.wide(), &mut b.chosen)?;
-        head(backend, &mtp.mixer, &weights.head, rows.len(), b)?;
+        head(backend, &mtp.mixer, &weights.head, rows.len(), shape.hidden, b)?;
         self.read_logits(rows, Stream::Mtp)
     }
 
@@ -305,7 +305,7 @@ impl<B: Backend> LanguageModel for Model<B> {
         check_logit_rows(rows, &self.trunk_positions)?;
         let Model { weights, backend, buffers: b, shape, .. } = self;
         backend.gather(&b.wide, rows, shape.wide(), &mut b.chosen)?;
-        head(backend, &weights.mixer, &weights.head, rows.len(), b)?;
+        head(backend, &weights.mixer, &weights.head, rows.len(), shape.hidden, b)?;
         self.read_logits(rows, Stream::Trunk)
     }
 }
@@ -359,9 +359,12 @@ fn head<B: Backend>(
     mixer: &HyperRead<B>,
     head: &B::Matrix,
     rows: usize,
+    hidden: usize,
     b: &mut Buffers<B>,
 ) -> Result<()> {
     backend.hyper_read(mixer, rows, &b.chosen, &mut b.x, &mut b.inject)?;
+    backend.enter(format_args!("head"));
+    backend.observe("mixer", &b.x, rows, hidden);
     backend.linear(head, rows, &b.x, &mut b.logits)
 }
 

@@ -129,6 +129,11 @@ impl Backend for Cpu {
     fn begin(&mut self, rows: &Rows) -> Result<()> {
         self.rows.clone_from(rows);
         self.rope.begin(&rows.positions);
+        if let Some(observer) = &mut self.observer {
+            let (cos, sin) = self.rope.table();
+            observer("rope.cos", Observed::F32(cos));
+            observer("rope.sin", Observed::F32(sin));
+        }
         Ok(())
     }
     fn upload(&mut self, values: &[f32], to: &mut Vec<f32>) -> Result<()> {

@@ -58,6 +58,11 @@ impl Rope {
         }
     }
 
+    /// The step's cosines and sines, `[rows, half]` each.
+    pub fn table(&self) -> (&[f32], &[f32]) {
+        (&self.cos, &self.sin)
+    }
+
     /// Rotates the head of row `row` of the step.
     pub fn rotate(&self, row: usize, head: &mut [f32]) {
         let half = self.half();
