@@ -1,0 +1,119 @@
+// AMDGPU back end: stands in for hip_runtime.h. No ROCm needed at build time.
+//
+// Owns: each primitive of the dialect as builtins of clang's AMDGPU target, for gfx11 and gfx12 in wave32.
+// Always true: nothing lowers to a library call or touches a hidden kernel argument (sizes are passed, blockDim and
+// gridDim are not read), so the kernarg size is the argument struct's.
+#pragma once
+#define __global__  __attribute__((global))
+#define __device__  __attribute__((device))
+#define __host__    __attribute__((host))
+#define __shared__  __attribute__((shared))
+#define __constant__ __attribute__((constant))
+#define DEV         __device__ inline __attribute__((always_inline))
+// KERNEL(threads, name, Args) { body that reads `a` }: the exact workgroup size lets the compiler use all VGPRs.
+#define KERNEL(T, name, Args) \
+  extern "C" __global__ __attribute__((launch_bounds(T), amdgpu_flat_work_group_size(T, T))) void name(const Args a)
+// The same with a promise of at least this many waves a SIMD.
+#define KERNEL_OCC(T, WAVES, name, Args)                                                                              \
+  extern "C" __global__                                                                                              \
+      __attribute__((launch_bounds(T), amdgpu_flat_work_group_size(T, T), amdgpu_waves_per_eu(WAVES))) void name(     \
+          const Args a)
+// KERNEL_BIG_LDS(name, T) before a kernel whose LDS_BIG is a T; only CUDA needs the size ahead of the launch.
+#define KERNEL_BIG_LDS(name, T)
+#define RESTRICT    __restrict__
+
+typedef _Float16 f16;
+DEV float to_f32(f16 x)  { return (float)x; }
+DEV f16   to_f16(float x)  { return (f16)x; }
+
+DEV u32 tid()  { return __builtin_amdgcn_workitem_id_x(); }
+DEV u32 bidx() { return __builtin_amdgcn_workgroup_id_x(); }
+DEV u32 bidy() { return __builtin_amdgcn_workgroup_id_y(); }
+DEV u32 bidz() { return __builtin_amdgcn_workgroup_id_z(); }
+DEV u32 lane() { return __builtin_amdgcn_mbcnt_lo(~0u, 0); }
+DEV u32 wave() { return __builtin_amdgcn_readfirstlane(__builtin_amdgcn_workitem_id_x() >> 5); }
+
+// Orders LDS only ("local"): a plain workgroup fence would also drain VMEM and
+// invalidate L0. Use barrier_global() when threads hand data over through memory.
+DEV void barrier() {
+  __builtin_amdgcn_fence(__ATOMIC_RELEASE, "workgroup", "local");
+  __builtin_amdgcn_s_barrier();
+  __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "workgroup", "local");
+}
+DEV void barrier_global() {
+  __builtin_amdgcn_fence(__ATOMIC_RELEASE, "workgroup");
+  __builtin_amdgcn_s_barrier();
+  __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "workgroup");
+}
+DEV void fence_device() { __builtin_amdgcn_fence(__ATOMIC_ACQ_REL, "agent"); }
+
+// Static LDS: small, an array, up to 64 KiB. Dynamic LDS, sized at launch.
+#define LDS(T, name)     __shared__ T name
+#define LDS_ARR(T, name, n) __shared__ T name[n]
+#define LDS_BIG(T, name) __shared__ T name
+#define LDS_DYN(T, name) extern __shared__ T name[]
+
+// ---- cross-lane ----------------------------------------------------------
+DEV int   as_i(float x) { return __builtin_bit_cast(int, x); }
+DEV float as_f(int x)   { return __builtin_bit_cast(float, x); }
+template<int M> DEV int shfl_xor(int v) {
+  if constexpr (M == 16)   // swap the two rows of 16
+    return __builtin_amdgcn_permlanex16(v, v, 0x76543210, 0xfedcba98, false, false);
+  else                     // DPP row_xmask
+    return __builtin_amdgcn_update_dpp(0, v, 0x160 | M, 0xf, 0xf, true);
+}
+template<int M> DEV float shfl_xor(float v) { return as_f(shfl_xor<M>(as_i(v))); }
+DEV int   shfl(int v, u32 src)   { return __builtin_amdgcn_ds_bpermute((int)(src << 2), v); }
+DEV float shfl(float v, u32 src) { return as_f(shfl(as_i(v), src)); }
+DEV u32   wave_ballot(bool p) { return __builtin_amdgcn_ballot_w32(p); }
+
+// ---- maths: each lowers to instructions, none to a library call ----------
+DEV float fmax_(float a, float b) { return __builtin_fmaxf(a, b); }
+DEV float fmin_(float a, float b) { return __builtin_fminf(a, b); }
+DEV float fma_(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
+DEV float exp2_(float x)  { return __builtin_amdgcn_exp2f(x); }  // v_exp_f32
+DEV float log2_(float x)  { return __builtin_amdgcn_logf(x); }   // v_log_f32
+DEV float rsqrt_(float x) { return __builtin_amdgcn_rsqf(x); }   // v_rsq_f32
+DEV float rcp_(float x)   { return __builtin_amdgcn_rcpf(x); }   // v_rcp_f32
+DEV float sqrt_(float x)  { return __builtin_sqrtf(x); }
+DEV float exp_(float x)   { return exp2_(x * 1.44269504088896340736f); }
+DEV float log_(float x)   { return log2_(x) * 0.69314718055994530942f; }
+
+// ---- atomics -------------------------------------------------------------
+DEV u32  atomic_add(u32* p, u32 v)  { return __hip_atomic_fetch_add(p, v, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT); }
+DEV u64  atomic_add(u64* p, u64 v)  { return __hip_atomic_fetch_add(p, v, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT); }
+DEV u32  atomic_max(u32* p, u32 v)  { return __hip_atomic_fetch_max(p, v, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT); }
+DEV void atomic_add(float* p, float v) {
+  // the attribute is what makes this one global_atomic_add_f32 and not a CAS loop
+  [[clang::atomic(no_remote_memory, no_fine_grained_memory, ignore_denormal_mode)]] {
+    __hip_atomic_fetch_add(p, v, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
+  }
+}
+DEV u32  lds_atomic_add(u32* p, u32 v) { return __hip_atomic_fetch_add(p, v, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_WORKGROUP); }
+
+#if defined(__GFX11__)
+  #define TILE_LAYOUT 11
+#elif defined(__GFX12__)
+  #define TILE_LAYOUT 12
+#else
+  #error "no matrix layout for this gfx target"
+#endif
+typedef f16   h16v __attribute__((ext_vector_type(16)));
+typedef f16   h8v  __attribute__((ext_vector_type(8)));
+typedef float f8v  __attribute__((ext_vector_type(8)));
+#if TILE_LAYOUT == 11
+DEV void wmma_f16(float* c, const f16* a, const f16* b) {
+  h16v A, B; f8v C;
+  for (int i = 0; i < 16; i++) { A[i] = a[i]; B[i] = b[i]; }
+  for (int i = 0; i < 8; i++) C[i] = c[i];
+  C = __builtin_amdgcn_wmma_f32_16x16x16_f16_w32(A, B, C);
+  for (int i = 0; i < 8; i++) c[i] = C[i];
+}
+#else
+DEV void wmma_f16(float* c, const f16* a, const f16* b) {
+  h8v A, B; f8v C;
+  for (int i = 0; i < 8; i++) { A[i] = a[i]; B[i] = b[i]; C[i] = c[i]; }
+  C = __builtin_amdgcn_wmma_f32_16x16x16_f16_w32_gfx12(A, B, C);
+  for (int i = 0; i < 8; i++) c[i] = C[i];
+}
+#endif

@@ -1,0 +1,58 @@
+// One kernel dialect, three back ends. Kernels include this, tile.h and abi.h, and nothing else.
+//
+// Owns: the types, and what is written once over a back end's primitives (reductions in a fixed order).
+// Always true: a primitive means the same on every back end; where bits may differ (exp2_, rcp_, rsqrt_), only by
+// the last places of a hardware approximation. Sums that promise an order use these reductions or explicit fma_.
+// Not here: how a target does it (amd.h for AMDGPU, cuda.h for NVPTX, host.h for fibers), matrix tiles (tile.h).
+#pragma once
+#include "types.h"
+
+#if defined(__AMDGCN__)
+  #include "amd.h"
+#elif defined(__NVPTX__) || defined(__CUDA_ARCH__)
+  #include "cuda.h"
+#else
+  #include "host.h"
+#endif
+
+#define WAVE 32
+// Register arrays: without it a loop over them may leave one in scratch.
+#define UNROLL _Pragma("unroll")
+
+// BF16 is storage only: its arithmetic is software on both targets (HARDWARE.md), conversion is two shifts.
+struct bf16 { u16 bits; };
+DEV float to_f32(bf16 x) { return as_f(static_cast<i32>(static_cast<u32>(x.bits) << 16)); }
+// Round to nearest even; a NaN stays a NaN.
+DEV bf16 to_bf16(float x) {
+  const u32 u = static_cast<u32>(as_i(x));
+  const u32 rounded = (u + 0x7fffu + (u >> 16 & 1u)) >> 16;
+  return bf16{static_cast<u16>((u & 0x7fffffffu) > 0x7f800000u ? (u >> 16 | 64u) : rounded)};
+}
+
+// 16-byte accesses: the widest a lane can make.
+struct alignas(16) f32x4 { float v[4]; };
+struct alignas(16) f16x8 { f16 v[8]; };
+struct alignas(16) bf16x8 { bf16 v[8]; };
+
+// Butterfly sum: every lane gets the same bits, in the order 16, 8, 4, 2, 1.
+template<class T> DEV T wave_sum(T v) {
+  v += shfl_xor<16>(v); v += shfl_xor<8>(v); v += shfl_xor<4>(v);
+  v += shfl_xor<2>(v);  v += shfl_xor<1>(v);
+  return v;
+}
+DEV float wave_max(float v) {
+  v = fmax_(v, shfl_xor<16>(v)); v = fmax_(v, shfl_xor<8>(v)); v = fmax_(v, shfl_xor<4>(v));
+  v = fmax_(v, shfl_xor<2>(v));  v = fmax_(v, shfl_xor<1>(v));
+  return v;
+}
+// Sum over a workgroup of THREADS; `red` is LDS, one float a wave. Every thread gets the same bits. The caller
+// puts a barrier before `red` is used again.
+template<int THREADS> DEV float block_sum(float v, float* red) {
+  v = wave_sum(v);
+  if (THREADS == WAVE) return v;
+  if (lane() == 0) red[wave()] = v;
+  barrier();
+  float s = 0.f;
+  UNROLL for (int i = 0; i < THREADS / WAVE; i++) s += red[i];
+  return s;
+}
