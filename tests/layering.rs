@@ -11,7 +11,7 @@ const MAY_IMPORT: [(&str, &[&str]); 8] = [
     ("backend", &["state", "weights"]),
     ("model", &["arena", "backend", "state", "weights"]),
     ("text", &[]),
-    ("engine", &["model", "state", "text", "weights"]),
+    ("engine", &["backend", "model", "state", "text", "weights"]),
     ("cli", &["engine", "text"]),
 ];
 const LEAVES: [&str; 3] = ["error", "config", "e4m3"];
