@@ -47,6 +47,7 @@ DEV u32 bidy() { return cpu_grp->b[1]; }
 DEV u32 bidz() { return cpu_grp->b[2]; }
 DEV void barrier(u32 line = __builtin_LINE())        { cpu_barrier(line); }
 DEV void barrier_global(u32 line = __builtin_LINE()) { cpu_barrier(line); }
+DEV void keep_order() {}
 DEV void fence_device() { __atomic_thread_fence(__ATOMIC_ACQ_REL); }
 
 #define LDS(T, name)         T& name = *(T*)cpu_lds(sizeof(T), alignof(T) < 16 ? 16 : alignof(T))
