@@ -14,7 +14,7 @@ KERNEL(256, head_norm_rope, HeadNormRopeArgs) {
   const u32 index = bidx() * 8 + wave();
   const bool present = index < a.count;
   const u32 row = present ? index / a.heads : 0, head = present ? index % a.heads : 0;
-  const float* in = a.in + static_cast<u64>(row) * a.row_stride + static_cast<u64>(head) * a.head_stride;
+  const float* in = a.input + static_cast<u64>(row) * a.row_stride + static_cast<u64>(head) * a.head_stride;
   float* n = heads.v[wave()];
   float squares = 0.f;
   for (u32 i = lane(); i < a.dim; i += WAVE) {
