@@ -72,6 +72,7 @@ struct HeadNormRopeArgs {
   u32              row_stride;
   u32              head_stride;
   float            eps;
+  u32              unused;
 };
 
 // ---- embed.hip -------------------------------------------------------------------------------------------------

@@ -116,6 +116,7 @@ pub struct HeadNormRopeArgs {
     pub row_stride: u32_,
     pub head_stride: u32_,
     pub eps: f32,
+    pub unused: u32_,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
@@ -134,6 +135,7 @@ const _: () = {
     ["Offset of field: HeadNormRopeArgs::head_stride"]
         [::core::mem::offset_of!(HeadNormRopeArgs, head_stride) - 60usize];
     ["Offset of field: HeadNormRopeArgs::eps"][::core::mem::offset_of!(HeadNormRopeArgs, eps) - 64usize];
+    ["Offset of field: HeadNormRopeArgs::unused"][::core::mem::offset_of!(HeadNormRopeArgs, unused) - 68usize];
 };
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable)]
