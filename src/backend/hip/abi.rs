@@ -1,5 +1,5 @@
 //! Argument structs of the kernels. Generated from hip/abi.h by hip/bindings.sh; do not edit.
-#![allow(missing_docs, clippy::unreadable_literal)]
+#![allow(missing_docs, non_camel_case_types, clippy::unreadable_literal)]
 
 pub type u32_ = ::core::ffi::c_uint;
 pub type u64_ = ::core::ffi::c_ulonglong;

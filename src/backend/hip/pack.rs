@@ -51,7 +51,8 @@ impl Pack {
             files.insert(path, content);
         }
         let manifest = files.remove("manifest.json").ok_or_else(|| broken("it has no manifest.json".into()))?;
-        let manifest: Manifest = serde_json::from_slice(&manifest).map_err(|e| broken(format!("manifest.json: {e}")))?;
+        let manifest: Manifest =
+            serde_json::from_slice(&manifest).map_err(|e| broken(format!("manifest.json: {e}")))?;
         for object in &manifest.objects {
             let bytes = files.get(&object.path).ok_or_else(|| broken(format!("{} is missing", object.path)))?;
             let sum: String = Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect();
@@ -89,9 +90,11 @@ impl Pack {
 
     /// Objects for an architecture of the pack, with their bytes.
     pub fn objects(&self, arch: &str) -> impl Iterator<Item = (&Object, &[u8])> {
-        self.manifest.objects.iter().filter(move |object| object.arch == arch).filter_map(|object| {
-            self.objects.get(&object.path).map(|bytes| (object, bytes.as_slice()))
-        })
+        self.manifest
+            .objects
+            .iter()
+            .filter(move |object| object.arch == arch)
+            .filter_map(|object| self.objects.get(&object.path).map(|bytes| (object, bytes.as_slice())))
     }
 }
 

@@ -59,11 +59,7 @@ impl Output {
 
 impl<'a> Bench<'a> {
     /// With nothing run.
-    pub fn new(
-        context: &'a Context,
-        kernels: &'a Kernels,
-        progress: &'a mut dyn FnMut(&Outcome),
-    ) -> Result<Bench<'a>> {
+    pub fn new(context: &'a Context, kernels: &'a Kernels, progress: &'a mut dyn FnMut(&Outcome)) -> Result<Bench<'a>> {
         Ok(Bench { context, kernels, stream: Stream::new(context)?, progress, outcomes: Vec::new(), state: 0 })
     }
 
@@ -146,7 +142,13 @@ impl<'a> Bench<'a> {
     pub fn close(&mut self, kernel: &str, case: String, class: Class, got: &[f32], want: &[Expected]) {
         let share = |g: f32, w: &Expected| {
             let error = (g as f64 - w.value).abs();
-            if error == 0.0 { 0.0 } else if error.is_nan() { f64::INFINITY } else { error / w.bound }
+            if error == 0.0 {
+                0.0
+            } else if error.is_nan() {
+                f64::INFINITY
+            } else {
+                error / w.bound
+            }
         };
         let (mut worst, mut at) = (0.0, 0);
         for (i, (&g, w)) in got.iter().zip(want).enumerate() {

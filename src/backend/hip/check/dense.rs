@@ -93,8 +93,7 @@ pub fn norm(bench: &mut Bench<'_>) -> Result<()> {
             norm::grouped_into(x, &weight, width, 1e-6, out);
         }
         let error = norm_error(width.div_ceil(1024) * 4 + 13, width);
-        let want: Vec<_> =
-            want.iter().map(|&v| Expected { value: v as f64, bound: error * v.abs() as f64 }).collect();
+        let want: Vec<_> = want.iter().map(|&v| Expected { value: v as f64, bound: error * v.abs() as f64 }).collect();
         let got = bench.read::<f32>(&out)?;
         bench.close("grouped_norm", format!("{rows} rows, {groups} groups of {width}"), Class::Ordered, &got, &want);
     }

@@ -84,15 +84,8 @@ impl Report {
 pub fn run(context: &Context, pack: &Pack, progress: &mut dyn FnMut(&Outcome)) -> Result<Report> {
     let kernels = Kernels::load(context, pack)?;
     let mut bench = Bench::new(context, &kernels, progress)?;
-    let families: [fn(&mut Bench<'_>) -> Result<()>; 7] = [
-        dense::canary,
-        dense::embed,
-        dense::norm,
-        residual::write,
-        residual::gate,
-        rope::rope,
-        gather::gather,
-    ];
+    let families: [fn(&mut Bench<'_>) -> Result<()>; 7] =
+        [dense::canary, dense::embed, dense::norm, residual::write, residual::gate, rope::rope, gather::gather];
     dense::gemv(&mut bench)?;
     for family in families {
         family(&mut bench)?;
