@@ -34,6 +34,11 @@ extern __shared__ __attribute__((aligned(16))) u8 gpu_dyn_lds[];
 #define LDS_BIG(T, name)    T& name = *(T*)gpu_dyn_lds
 #define LDS_DYN(T, name)    T* name = (T*)gpu_dyn_lds
 
+// ---- address spaces: one for all ------------------------------------------
+template<class T> DEV T* global(T* p) { return p; }
+DEV u32 uniform(u32 v) { return v; }
+template<class T> DEV T load_uniform(const T* p) { return *p; }
+
 DEV int   as_i(float x) { int i; asm("mov.b32 %0, %1;" : "=r"(i) : "f"(x)); return i; }
 DEV float as_f(int x)   { float f; asm("mov.b32 %0, %1;" : "=f"(f) : "r"(x)); return f; }
 template<int M> DEV int   shfl_xor(int v)   { int r; asm volatile("shfl.sync.bfly.b32 %0, %1, %2, 31, 0xffffffff;" : "=r"(r) : "r"(v), "n"(M)); return r; }

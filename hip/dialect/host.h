@@ -62,6 +62,11 @@ DEV void keep_order()     {}
 #define LDS_BIG(T, name)    CPU_LDS(T, name)
 #define LDS_DYN(T, name)    T* const name = static_cast<T*>(cpu_lds_dynamic())
 
+// ---- address spaces: one for all ------------------------------------------
+template<class T> DEV T* global(T* p) { return p; }
+DEV u32 uniform(u32 v) { return v; }
+template<class T> DEV T load_uniform(const T* p) { return *p; }
+
 // ---- cross-lane ----------------------------------------------------------
 DEV int   as_i(float x) { return __builtin_bit_cast(int, x); }
 DEV float as_f(int x)   { return __builtin_bit_cast(float, x); }
