@@ -82,6 +82,7 @@ impl Arguments {
         self
     }
 
+    #[allow(dead_code, reason = "not every test file passes one")]
     pub fn f32(mut self, value: f32) -> Self {
         self.0.extend(value.to_le_bytes());
         self
