@@ -86,6 +86,13 @@ KERNEL(64, wrong_stack_overflow, WrongArgs) {
   a.out[tid()] = static_cast<float>(deepen(tid()));
 }
 
+// checked: waits for a store of a work-item that never gets its turn.
+KERNEL(64, wrong_endless_wait, WrongArgs) {
+  volatile float* const out = a.out;
+  if (tid() == 0) while (out[1] == 0.f) {}  // LINE endless_wait
+  else out[tid()] = 1.f;
+}
+
 // checked: by zero.
 KERNEL(64, wrong_division, WrongArgs) {
   a.out[tid()] = static_cast<float>(tid() / a.n);  // LINE division
