@@ -64,9 +64,13 @@ void fail_divergent(Group& group) {
     for (u32 i = 0; i < group.threads && first->state != State::Barrier; i++)
       if (group.fibers[i].state == State::Barrier) first = &group.fibers[i];
   }
+  // Rather one that waits elsewhere or has returned than one that merely has not come here yet.
   const Fiber* other = nullptr;
-  for (u32 i = from; i < to && !other; i++)
-    if (group.fibers[i].state != first->state || group.fibers[i].site != first->site) other = &group.fibers[i];
+  for (u32 i = from; i < to; i++) {
+    const Fiber& fiber = group.fibers[i];
+    if (fiber.state == first->state && fiber.site == first->site) continue;
+    if (!other || (other->state == State::Ready && fiber.state != State::Ready)) other = &fiber;
+  }
   char one[128], two[128];
   describe_state(*first, one, sizeof one);
   if (other) describe_state(*other, two, sizeof two);
