@@ -5,6 +5,11 @@ pub trait Executor: Send + Sync {
     /// Takes the image that `hipModuleLoadData` was given: an AMDGPU ELF for `arch` (`gfx1151`, `gfx1201`). An error
     /// is a sentence; the host sees `hipErrorInvalidImage` or `hipErrorNoBinaryForGpu`.
     fn load(&self, image: &[u8], arch: &str) -> Result<Box<dyn Module>, String>;
+
+    /// What kernels have done so far: a JSON array with one object a kernel. Empty where the executor counts nothing.
+    fn profile(&self) -> String {
+        "[]".to_owned()
+    }
 }
 
 /// A loaded code object.
