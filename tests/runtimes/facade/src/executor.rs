@@ -6,7 +6,7 @@ pub trait Executor: Send + Sync {
     /// is a sentence; the host sees `hipErrorInvalidImage` or `hipErrorNoBinaryForGpu`.
     fn load(&self, image: &[u8], arch: &str) -> Result<Box<dyn Module>, String>;
 
-    /// What kernels have done so far: a JSON array with one object a kernel. Empty where the executor counts nothing.
+    /// What was counted so far, as JSON: a list with an entry a kernel. An executor that counts nothing has none.
     fn profile(&self) -> String {
         "[]".to_owned()
     }

@@ -30,6 +30,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use hip_facade::executor::{Executor, KernelInfo, Launch, Memory, Module};
 use profile::Profile;
 
+// HIP's symbols and the tests' own (`standin_*`), over this executor.
+hip_facade::export!(Rdna::default);
+
 /// The executor.
 pub struct Rdna {
     profile: Arc<Mutex<Profile>>,
