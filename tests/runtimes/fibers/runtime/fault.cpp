@@ -11,14 +11,17 @@
 #include <mutex>
 #include "runtime.h"
 
-extern "C" RUNTIME_LOCAL const u8 __ehdr_start[];
-
-u64 module_offset(const void* site) { return static_cast<u64>(static_cast<const u8*>(site) - __ehdr_start); }
+extern "C" RUNTIME_LOCAL const u8 __ehdr_start[], _end[];
 
 Position position(const void* site) {
   Position at;
+  if (site < __ehdr_start || site > _end) {  // a library's: it has no line of ours
+    snprintf(at.text, sizeof at.text, "an unknown line");
+    return at;
+  }
   // A return address may belong to the next line already.
-  snprintf(at.text, sizeof at.text, "@{%llx}", module_offset(site) - 1);
+  const u64 offset = static_cast<u64>(static_cast<const u8*>(site) - __ehdr_start);
+  snprintf(at.text, sizeof at.text, "@{%llx}", offset - 1);
   return at;
 }
 

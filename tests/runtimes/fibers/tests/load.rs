@@ -1,5 +1,5 @@
 //! What a host sees: code objects loaded and launched through HIP's calls, and refusals in sentences.
-#![cfg(hip_fibers)]
+#![cfg_attr(not(hip_fibers), allow(dead_code))]
 
 use std::ffi::{CString, c_void};
 use std::path::Path;
@@ -18,7 +18,7 @@ fn code_object(source: &str, arch: &str) -> Option<Vec<u8>> {
     let (input, output) = (folder.path().join("k.hip"), folder.path().join("k.co"));
     std::fs::write(&input, source).unwrap();
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../hip");
-    let mut command = Command::new(env!("HIP_FIBERS_CLANG"));
+    let mut command = Command::new(option_env!("HIP_FIBERS_CLANG").unwrap_or_default());
     command.args([
         "-x",
         "hip",
@@ -46,6 +46,7 @@ fn refusal(source: &str) -> Option<String> {
 }
 
 #[test]
+#[cfg_attr(not(hip_fibers), ignore = "no clang++ 19 or newer")]
 fn a_code_object_is_loaded_with_the_facts_of_its_metadata() {
     for arch in ["gfx1151", "gfx1201"] {
         let Some(image) = code_object("#include \"norm.hip\"", arch) else { return };
@@ -58,6 +59,7 @@ fn a_code_object_is_loaded_with_the_facts_of_its_metadata() {
 }
 
 #[test]
+#[cfg_attr(not(hip_fibers), ignore = "no clang++ 19 or newer")]
 fn what_does_not_fit_is_refused_in_a_sentence() {
     let unknown = "#include \"gpu.h\"\nstruct A { u64 x; };\nKERNEL(64, unheard_of, A) { if (a.x) barrier(); }\n";
     let Some(error) = refusal(unknown) else { return };
@@ -74,6 +76,7 @@ fn what_does_not_fit_is_refused_in_a_sentence() {
 
 /// Damaged metadata is a sentence, never a panic: each byte of a real code object's notes in turn is changed.
 #[test]
+#[cfg_attr(not(hip_fibers), ignore = "no clang++ 19 or newer")]
 fn damaged_code_objects_do_not_panic() {
     let Some(image) = code_object("#include \"canary.hip\"", "gfx1201") else { return };
     for at in 0..image.len().min(4096) {
@@ -127,6 +130,7 @@ fn launch(image: &[u8], kernel: &str, threads: u32, arguments: &mut [u8]) -> i32
 }
 
 #[test]
+#[cfg_attr(not(hip_fibers), ignore = "no clang++ 19 or newer")]
 fn a_kernel_runs_through_hips_calls_and_a_fault_is_a_launch_failure() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     standin_reset();
@@ -161,6 +165,7 @@ fn a_kernel_runs_through_hips_calls_and_a_fault_is_a_launch_failure() {
 
 /// The host finds it under this name beside the test executables.
 #[test]
+#[cfg_attr(not(hip_fibers), ignore = "no clang++ 19 or newer")]
 fn the_shared_library_exports_hips_calls() {
     let folder = std::env::current_exe().unwrap().parent().unwrap().to_path_buf();
     let name = CString::new(folder.join("libhip_fibers.so").to_str().unwrap()).unwrap();
@@ -172,4 +177,11 @@ fn the_shared_library_exports_hips_calls() {
             assert!(!libc::dlsym(handle, symbol.as_ptr()).is_null(), "{symbol:?}");
         }
     }
+}
+
+#[test]
+#[cfg(not(hip_fibers))]
+fn without_a_compiler_loading_is_refused_in_a_sentence() {
+    let error = Fibers.load(b"", "gfx1201").err().unwrap();
+    assert!(error.starts_with("hip-fibers was built without kernels: "), "{error}");
 }
