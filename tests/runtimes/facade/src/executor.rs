@@ -5,6 +5,11 @@ pub trait Executor: Send + Sync {
     /// Takes the image that `hipModuleLoadData` was given: an AMDGPU ELF for `arch` (`gfx1151`, `gfx1201`). An error
     /// is a sentence; the host sees `hipErrorInvalidImage` or `hipErrorNoBinaryForGpu`.
     fn load(&self, image: &[u8], arch: &str) -> Result<Box<dyn Module>, String>;
+
+    /// What was counted so far, as JSON: a list with an entry a kernel. An executor that counts nothing has none.
+    fn profile(&self) -> String {
+        "[]".to_owned()
+    }
 }
 
 /// A loaded code object.
