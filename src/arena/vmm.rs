@@ -31,7 +31,7 @@ use super::vm::{Mapping, VirtualMemory};
 use super::{Arena, KvBackend, Limits};
 use crate::device::canary::Prove;
 use crate::device::vm::AddressRange;
-use crate::device::{Context, DeviceMemory, DeviceSpan, Stream, limits};
+use crate::device::{Context, DeviceMemory, DeviceSpan, Stream, limits as process};
 use crate::error::{Error, Result};
 use decide::Plan;
 pub use probe::{Probe, Step};
@@ -47,9 +47,27 @@ pub struct Opened {
     pub fallback: Option<String>,
 }
 
-/// Opens an arena on the device as `choice` says (`None` is `auto`). `Vmm` that cannot be had is an error; `auto` falls
-/// back to `Legacy` and logs why.
-pub fn open(context: &Context, prove: Arc<dyn Prove>, choice: Option<KvBackend>, limits: Limits) -> Result<Opened> {
+/// What an arena on a device is to be.
+#[derive(Debug, Clone, Copy)]
+pub struct Options {
+    /// How memory is obtained; `None` is `auto`.
+    pub choice: Option<KvBackend>,
+    /// What it may hold.
+    pub limits: Limits,
+    /// The least bytes of a segment.
+    pub segment: usize,
+}
+
+impl Default for Options {
+    /// `auto`, no limit but the system's, segments of 32 MiB.
+    fn default() -> Options {
+        Options { choice: None, limits: Limits::default(), segment: 32 << 20 }
+    }
+}
+
+/// Opens an arena on the device. `Vmm` that cannot be had is an error; `auto` falls back to `Legacy` and logs why.
+pub fn open(context: &Context, prove: Arc<dyn Prove>, options: Options) -> Result<Opened> {
+    let Options { choice, limits, segment } = options;
     let memory = |segments: Option<Segments>| -> Result<Box<DeviceVirtualMemory>> {
         let (context, prove, stream) = (context.clone(), prove.clone(), Stream::new(context)?);
         let shared =
@@ -60,9 +78,9 @@ pub fn open(context: &Context, prove: Arc<dyn Prove>, choice: Option<KvBackend>,
         Plan::Legacy(reason) => reason,
         Plan::Probe => match probe::run(context, &*prove).verdict() {
             Ok(granularity) => {
-                let files = limits::raise_open_files().and_then(|limit| limit.soft);
-                let used = limits::files_in_use().unwrap_or(0);
-                let segments = Segments { granularity, handles: Arc::new(Handles::new(files, used)) };
+                let files = process::raise_open_files().and_then(|limit| limit.soft);
+                let used = process::files_in_use().unwrap_or(0);
+                let segments = Segments { granularity, least: segment, handles: Arc::new(Handles::new(files, used)) };
                 let arena = Arena::new(memory(Some(segments))?, KvBackend::Vmm, limits);
                 return Ok(Opened { arena, fallback: None });
             }
@@ -104,6 +122,8 @@ impl Shared {
 /// How ranges are cut.
 struct Segments {
     granularity: usize,
+    /// The least bytes of one.
+    least: usize,
     handles: Arc<Handles>,
 }
 
@@ -132,9 +152,9 @@ impl VirtualMemory for DeviceVirtualMemory {
     }
 
     fn reserve(&self, bytes: usize) -> Result<Box<dyn Mapping>> {
-        let Some(Segments { granularity, handles }) = &self.segments else { return self.allocate(bytes) };
+        let Some(Segments { granularity, least, handles }) = &self.segments else { return self.allocate(bytes) };
         let free = handles.budget.saturating_sub(handles.planned.load(Ordering::Acquire));
-        let segment = decide::segment(bytes, *granularity, free);
+        let segment = decide::segment(bytes, (*least).next_multiple_of(*granularity), free);
         let range = AddressRange::reserve(&self.shared.context, bytes, *granularity)?;
         let planned = bytes.div_ceil(segment);
         handles.planned.fetch_add(planned, Ordering::AcqRel);
@@ -181,7 +201,7 @@ impl Mapping for Reserved {
     fn map(&mut self, piece: Range<usize>) -> Result<()> {
         self.range.obtain(piece.len()).map_err(|error| match error {
             Error::InsufficientMemory(message) => {
-                let (used, files) = (limits::files_in_use(), limits::open_files());
+                let (used, files) = (process::files_in_use(), process::open_files());
                 Error::InsufficientMemory(decide::explain_full(message, used, files))
             }
             other => other,
@@ -194,7 +214,7 @@ impl Mapping for Reserved {
         let outcome = self.range.map().and_then(|()| {
             // SAFETY: the bytes were just mapped with access, and this range keeps them for longer than the call.
             let fresh = unsafe { DeviceSpan::from_raw(self.range.base(), prefix) }.part(self.proven..prefix)?;
-            prove(&*shared.prove, fresh)?;
+            prove(&*shared.prove, &shared.stream, fresh)?;
             shared.zero(fresh)
         });
         match outcome {
@@ -246,9 +266,12 @@ impl Mapping for Allocated {
 
 /// Waits until fresh memory keeps what is stored in it; the content is spoilt. Waiting happens on the host: submitting
 /// more work to the device does not help (VMM.md row 2).
-fn prove(prove: &dyn Prove, fresh: DeviceSpan<'_>) -> Result<()> {
+fn prove(prove: &dyn Prove, stream: &Stream, fresh: DeviceSpan<'_>) -> Result<()> {
     let started = Instant::now();
     let mut pause = Duration::from_micros(500);
+    // A copy of the last word first: where access is missing it is refused, and a kernel would lose the device.
+    let last = fresh.len().saturating_sub(8);
+    fresh.part(last..fresh.len())?.download(stream, &mut [0; 8][..fresh.len() - last])?;
     loop {
         let lost = prove.lost_words(fresh)?;
         if lost == 0 {

@@ -14,8 +14,8 @@ use crate::error::{Error, Result};
 pub const ALLOCATION: usize = 4096;
 /// The granularity that RDNA4 needs, whatever HIP says (VMM.md row 9).
 const LARGE_PAGE: usize = 2 << 20;
-/// A segment where nothing speaks against it.
-const SEGMENT: usize = 32 << 20;
+/// More than any driver reports.
+const ABSURD: usize = 64 << 20;
 /// File descriptors left to sockets, files and the driver itself.
 const OTHER_FILES: u64 = 128;
 /// Architectures whose drivers were reported to work with these rules.
@@ -95,7 +95,7 @@ pub fn plan(choice: Option<KvBackend>, platform: &Platform) -> Result<Plan> {
 
 /// The granularity to use: what HIP reports, and 2 MiB at least on RDNA4.
 pub fn granularity(reported: usize, arch: &str) -> Result<usize> {
-    if !reported.is_power_of_two() || reported > SEGMENT {
+    if !reported.is_power_of_two() || reported > ABSURD {
         return Err(Error::Device(format!("HIP reports a granularity of {reported} bytes, which no driver has")));
     }
     let least = if arch.starts_with("gfx12") { LARGE_PAGE } else { ALLOCATION };
@@ -108,11 +108,11 @@ pub fn handle_budget(files: Option<u64>, used: u64) -> usize {
     files.map_or(1 << 20, |limit| limit.saturating_sub(used).saturating_sub(OTHER_FILES) as usize)
 }
 
-/// Bytes of a segment of a range of `reserved` bytes: 32 MiB, doubled until the range takes at most an eighth of the
+/// Bytes of a segment of a range of `reserved` bytes: the `least`, doubled until the range takes at most an eighth of the
 /// `free` handles, so that ranges that come later find some too.
-pub fn segment(reserved: usize, granularity: usize, free: usize) -> usize {
+pub fn segment(reserved: usize, least: usize, free: usize) -> usize {
     let share = (free / 8).max(1);
-    let mut segment = SEGMENT.max(granularity);
+    let mut segment = least.max(1);
     while reserved.div_ceil(segment) > share {
         segment = segment.saturating_mul(2);
     }
@@ -206,16 +206,16 @@ mod tests {
     #[test]
     fn segments_grow_with_the_reservation_until_the_handles_suffice() {
         let mib = |bytes: usize| bytes >> 20;
-        assert_eq!(mib(segment(14_208 << 20, 2 << 20, handle_budget(Some(524_288), 20))), 32);
+        assert_eq!(mib(segment(14_208 << 20, 32 << 20, handle_budget(Some(524_288), 20))), 32);
         // `ulimit -n 1024`, as most shells have it.
         let budget = handle_budget(Some(1024), 20);
         assert_eq!(budget, 876);
-        assert_eq!(mib(segment(14_208 << 20, 2 << 20, budget)), 256);
+        assert_eq!(mib(segment(14_208 << 20, 32 << 20, budget)), 256);
         // The released model's 48 planes at 262,144 tokens, one after another, all find handles.
         let (mut planned, planes) = (0, 48usize);
         for _ in 0..planes {
             let plane = (14_208usize << 20) / planes;
-            planned += plane.div_ceil(segment(plane, 2 << 20, budget - planned));
+            planned += plane.div_ceil(segment(plane, 32 << 20, budget - planned));
         }
         assert!(planned < budget, "{planned} of {budget}");
         // However few are left, a range gets one.

@@ -10,7 +10,7 @@ use super::decide;
 use crate::arena::ledger::size;
 use crate::device::canary::Prove;
 use crate::device::vm::{self, AddressRange};
-use crate::device::{Context, DeviceSpan};
+use crate::device::{Context, DeviceSpan, Stream};
 use crate::error::{Error, Result};
 
 /// One step.
@@ -66,6 +66,10 @@ pub fn run(context: &Context, prove: &dyn Prove) -> Probe {
     let Some(granularity) = probe.step("granularity", granularity) else { return probe };
     let Some(mut range) = probe.step("reserve addresses", reserve(context, granularity)) else { return probe };
 
+    let Some(stream) = probe.step("stream", Stream::new(context).map(|stream| (stream, "created".into()))) else {
+        return probe;
+    };
+
     // Three growths: the second and third re-apply access over what was mapped before, and differ in size.
     let growths = [
         ("map the first piece", granularity),
@@ -73,7 +77,7 @@ pub fn run(context: &Context, prove: &dyn Prove) -> Probe {
         ("map a larger piece behind both", 4 * granularity),
     ];
     let grown = growths.into_iter().all(|(name, bytes)| {
-        let outcome = grow(&mut range, prove, bytes);
+        let outcome = grow(&mut range, prove, &stream, bytes);
         probe.step(name, outcome).is_some()
     });
     let given_back = give_back(context, &mut range);
@@ -101,12 +105,12 @@ fn reserve(context: &Context, granularity: usize) -> Result<(AddressRange, Strin
 
 /// Obtains, maps, gives access from the base, and proves everything from the base: also what was proven before, whose
 /// access the new call could have taken away.
-fn grow(range: &mut AddressRange, prove: &dyn Prove, bytes: usize) -> Result<((), String)> {
+fn grow(range: &mut AddressRange, prove: &dyn Prove, stream: &Stream, bytes: usize) -> Result<((), String)> {
     range.obtain(bytes)?;
     range.map()?;
     // SAFETY: everything up to the end was just mapped with access, and the range outlives the span.
     let prefix = unsafe { DeviceSpan::from_raw(range.base(), range.end()) };
-    super::prove(prove, prefix)?;
+    super::prove(prove, stream, prefix)?;
     Ok(((), format!("access to {} from the base, and every word of them keeps what is stored", size(range.end()))))
 }
 
