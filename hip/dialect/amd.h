@@ -45,6 +45,8 @@ DEV void barrier_global() {
   __builtin_amdgcn_s_barrier();
   __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "workgroup");
 }
+// The compiler moves nothing across: keeps loads that were written late from being hoisted into more live registers.
+DEV void keep_order() { __builtin_amdgcn_sched_barrier(0); }
 DEV void fence_device() { __builtin_amdgcn_fence(__ATOMIC_ACQ_REL, "agent"); }
 
 // Static LDS: small, an array, up to 64 KiB. Dynamic LDS, sized at launch.

@@ -25,6 +25,7 @@ GPU_SREG(lane, "laneid")
 DEV u32 wave() { return tid() >> 5; }
 DEV void barrier()        { __nvvm_bar_sync(0); }
 DEV void barrier_global() { barrier(); }
+DEV void keep_order()     {}
 DEV void fence_device()   { asm volatile("fence.acq_rel.gpu;" ::: "memory"); }
 
 #define LDS(T, name)        __shared__ T name

@@ -9,10 +9,13 @@
 
 #if defined(__AMDGCN__)
   #include "amd.h"
+  #define DEV_MEMBER static DEV
 #elif defined(__NVPTX__) || defined(__CUDA_ARCH__)
   #include "cuda.h"
+  #define DEV_MEMBER static DEV
 #else
   #include "host.h"
+  #define DEV_MEMBER DEV  // already static there
 #endif
 
 #define WAVE 32

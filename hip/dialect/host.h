@@ -54,6 +54,7 @@ DEV u32 bidy() { return cpu_block(1); }
 DEV u32 bidz() { return cpu_block(2); }
 DEV void barrier()        { cpu_barrier(); }
 DEV void barrier_global() { cpu_barrier(); }
+DEV void keep_order()     {}
 DEV void fence_device()   { cpu_fence(); }
 
 // LDS is known by the variable that stands for it: one array a function, however often it is inlined, as on a GPU.

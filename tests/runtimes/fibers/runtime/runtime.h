@@ -97,6 +97,7 @@ struct Group {
   u32 at_barrier, finished;
   Pick pick_lane, pick_wave;
   bool failed, in_kernel;
+  u64 accesses;             // loads and stores since the last switch
   u64 random;
   Range recent[4];          // ranges of device memory that were accessed last
   u32 recent_next;

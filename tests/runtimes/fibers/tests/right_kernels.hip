@@ -32,14 +32,11 @@ KERNEL(256, right_reverse, ReverseArgs) {
 // out (16x16) = A B, with A [16][16] by rows and B [16][16] by columns, in f16. block 32.
 struct TileArgs { float* out; const f16* rows; const f16* columns; };
 KERNEL(32, right_tile, TileArgs) {
-  FragA fa;
-  FragB fb;
+  const auto row_of_16 = [](u32 row) { return 32 * row; };
   Acc sum;
   tile_zero(sum);
-  tile_load(fa, tile_rows([&](int row) { return a.rows + 16 * row; }), 0);
-  tile_load(fb, tile_rows([&](int column) { return a.columns + 16 * column; }), 0);
-  tile_mma(sum, fa, fb);
-  tile_each(sum, [&](int row, int column, float& element) { a.out[16 * row + column] = element; });
+  tile_multiply(sum, tile_load(operand_rows(a.rows, row_of_16), 0), tile_load(operand_rows(a.columns, row_of_16), 0));
+  tile_each(sum, [&](u32 row, u32 column, float& element) { a.out[16 * row + column] = element; });
 }
 
 // The last workgroup to arrive adds up what all of them stored. partial [grid], done [1] = 0; block 64.

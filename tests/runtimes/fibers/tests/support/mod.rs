@@ -1,4 +1,5 @@
 //! Device memory for tests without HIP's calls: each allocation ends at a page that cannot be accessed.
+#![allow(dead_code, reason = "each test file uses its own part")]
 
 use std::path::PathBuf;
 use std::sync::Mutex;
@@ -82,7 +83,6 @@ impl Arguments {
         self
     }
 
-    #[allow(dead_code, reason = "not every test file passes one")]
     pub fn f32(mut self, value: f32) -> Self {
         self.0.extend(value.to_le_bytes());
         self
