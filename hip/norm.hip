@@ -8,7 +8,7 @@
 KERNEL(256, grouped_norm, GroupedNormArgs) {
   LDS_ARR(float, red, 8);
   const u64 at = static_cast<u64>(bidx()) * a.width;
-  const f32x4* RESTRICT in = reinterpret_cast<const f32x4*>(a.in + at);
+  const f32x4* RESTRICT in = reinterpret_cast<const f32x4*>(a.input + at);
   const f32x4* RESTRICT weight = reinterpret_cast<const f32x4*>(a.weight + static_cast<u64>(bidx() % a.groups) * a.width);
   f32x4* RESTRICT out = reinterpret_cast<f32x4*>(a.out + at);
   float squares = 0.f;

@@ -38,6 +38,9 @@ pub enum Error {
         /// The system's answer.
         source: io::Error,
     },
+    /// A GPU or its library: missing, refusing, or lost.
+    #[error("{0}")]
+    Device(String),
     /// The arithmetic left the numbers (NaN): names the layer or step.
     #[error("{0}")]
     Numeric(String),

@@ -4,21 +4,30 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 /// Folders of `src/`, and what each may import. `error`, `config` and `e4m3` are leaves that everyone may use.
-const MAY_IMPORT: [(&str, &[&str]); 8] = [
-    ("arena", &[]),
+///
+/// `engine` reads `arena`, `backend` and `device` for `doctor` alone: what it describes lies there.
+const MAY_IMPORT: [(&str, &[&str]); 9] = [
+    ("device", &[]),
+    ("arena", &["device"]),
     ("weights", &["arena"]),
     ("state", &["arena"]),
-    ("backend", &["state", "weights"]),
+    ("backend", &["arena", "device", "state", "weights"]),
     ("model", &["arena", "backend", "state", "weights"]),
     ("text", &[]),
-    ("engine", &["model", "state", "text", "weights"]),
+    ("engine", &["arena", "backend", "device", "model", "state", "text", "weights"]),
     ("cli", &["engine", "text"]),
 ];
 const LEAVES: [&str; 3] = ["error", "config", "e4m3"];
 const MAX_LINES: usize = 500;
 
+/// What bindgen wrote: no reader holds it in the head, and none of its `unsafe` is ours to explain.
+const GENERATED: [&str; 1] = ["src/device/sys.rs"];
+
+/// Folders that may hold `unsafe`: the edge to HIP.
+const UNSAFE_FOLDERS: [&str; 1] = ["src/device"];
+
 /// Files that may hold `unsafe`: the host's mappings, the CPU's vector instructions, an allocator that counts.
-const UNSAFE: [&str; 11] = [
+const UNSAFE: [&str; 13] = [
     "src/arena/host.rs",
     "src/backend/cpu/avx2.rs",
     "src/backend/cpu/blocks.rs",
@@ -30,13 +39,15 @@ const UNSAFE: [&str; 11] = [
     "src/backend/cpu/tile.rs",
     "benches/ceiling/mod.rs",
     "tests/gguf_damage.rs",
+    "tests/support/standin.rs",
+    "tests/vmm_rules.rs",
 ];
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// Every hand-written source file, relative to the crate.
+/// Every source file, relative to the crate.
 fn sources() -> Vec<(PathBuf, String)> {
     let mut folders = vec![root().join("src"), root().join("tests"), root().join("benches")];
     let mut files = Vec::new();
@@ -52,6 +63,11 @@ fn sources() -> Vec<(PathBuf, String)> {
     }
     assert!(files.len() > 50, "the sources were found");
     files
+}
+
+/// The sources without what was generated.
+fn hand_written() -> impl Iterator<Item = (PathBuf, String)> {
+    sources().into_iter().filter(|(path, _)| GENERATED.iter().all(|file| path != Path::new(file)))
 }
 
 /// The folder of `src/` that a file belongs to; `None` for lib.rs, main.rs and tests.
@@ -96,7 +112,7 @@ fn leaves_import_nothing_but_each_other() {
 
 #[test]
 fn no_hand_written_file_is_longer_than_anyone_can_hold_in_the_head() {
-    for (path, text) in sources() {
+    for (path, text) in hand_written() {
         let lines = text.lines().count();
         assert!(lines <= MAX_LINES, "{} has {lines} lines: split it where its seams are", path.display());
     }
@@ -111,7 +127,7 @@ fn every_source_file_says_what_it_owns() {
 
 #[test]
 fn unsafe_stands_only_where_it_may_and_always_says_why() {
-    for (path, text) in sources() {
+    for (path, text) in hand_written() {
         let lines: Vec<&str> = text.lines().collect();
         for (i, line) in lines.iter().enumerate() {
             let code = line.split("//").next().unwrap_or_default();
@@ -119,7 +135,9 @@ fn unsafe_stands_only_where_it_may_and_always_says_why() {
             if !uses || path == Path::new("tests/layering.rs") {
                 continue;
             }
-            assert!(UNSAFE.iter().any(|file| path == Path::new(file)), "{}:{} uses unsafe", path.display(), i + 1);
+            let allowed = UNSAFE.iter().any(|file| path == Path::new(file))
+                || UNSAFE_FOLDERS.iter().any(|folder| path.starts_with(folder));
+            assert!(allowed, "{}:{} uses unsafe", path.display(), i + 1);
             let reason =
                 lines[..=i].iter().rev().take(12).any(|line| line.contains("SAFETY:") || line.contains("# Safety"));
             assert!(reason, "{}:{} has no SAFETY line", path.display(), i + 1);

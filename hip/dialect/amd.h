@@ -45,6 +45,8 @@ DEV void barrier_global() {
   __builtin_amdgcn_s_barrier();
   __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "workgroup");
 }
+// The compiler moves nothing across: keeps loads that were written late from being hoisted into more live registers.
+DEV void keep_order() { __builtin_amdgcn_sched_barrier(0); }
 DEV void fence_device() { __builtin_amdgcn_fence(__ATOMIC_ACQ_REL, "agent"); }
 
 // Static LDS: small, an array, up to 64 KiB. Dynamic LDS, sized at launch.
@@ -52,6 +54,15 @@ DEV void fence_device() { __builtin_amdgcn_fence(__ATOMIC_ACQ_REL, "agent"); }
 #define LDS_ARR(T, name, n) __shared__ T name[n]
 #define LDS_BIG(T, name) __shared__ T name
 #define LDS_DYN(T, name) extern __shared__ T name[]
+
+// ---- address spaces ------------------------------------------------------
+// A pointer that came out of memory is generic to the compiler; this says that it is global memory.
+// (By way of an integer: a plain pair of casts is folded away before the address space is inferred.)
+template<class T> DEV T* global(T* p) { return (T*)(__attribute__((address_space(1))) T*)(u64)p; }
+// A value that is the same in every lane, where the compiler cannot see it: kept in a scalar register.
+DEV u32 uniform(u32 v) { return __builtin_amdgcn_readfirstlane(v); }
+// A value that the whole wave reads from memory which nothing writes during the launch: a scalar load.
+template<class T> DEV T load_uniform(const T* p) { return *(const __attribute__((address_space(4))) T*)(u64)p; }
 
 // ---- cross-lane ----------------------------------------------------------
 DEV int   as_i(float x) { return __builtin_bit_cast(int, x); }

@@ -25,6 +25,7 @@ GPU_SREG(lane, "laneid")
 DEV u32 wave() { return tid() >> 5; }
 DEV void barrier()        { __nvvm_bar_sync(0); }
 DEV void barrier_global() { barrier(); }
+DEV void keep_order()     {}
 DEV void fence_device()   { asm volatile("fence.acq_rel.gpu;" ::: "memory"); }
 
 #define LDS(T, name)        __shared__ T name
@@ -32,6 +33,11 @@ DEV void fence_device()   { asm volatile("fence.acq_rel.gpu;" ::: "memory"); }
 extern __shared__ __attribute__((aligned(16))) u8 gpu_dyn_lds[];
 #define LDS_BIG(T, name)    T& name = *(T*)gpu_dyn_lds
 #define LDS_DYN(T, name)    T* name = (T*)gpu_dyn_lds
+
+// ---- address spaces: one for all ------------------------------------------
+template<class T> DEV T* global(T* p) { return p; }
+DEV u32 uniform(u32 v) { return v; }
+template<class T> DEV T load_uniform(const T* p) { return *p; }
 
 DEV int   as_i(float x) { int i; asm("mov.b32 %0, %1;" : "=r"(i) : "f"(x)); return i; }
 DEV float as_f(int x)   { float f; asm("mov.b32 %0, %1;" : "=f"(f) : "r"(x)); return f; }

@@ -356,6 +356,12 @@ pub struct InspectArgs {
     /// Print the memory plan for these settings; nothing is loaded
     #[arg(long)]
     pub plan: bool,
+    /// List the GPU kernels with their registers, LDS and waves per SIMD
+    #[arg(long, conflicts_with = "plan")]
+    pub kernels: bool,
+    /// A kernel pack instead of the one inside this program
+    #[arg(long, value_name = "FILE", requires = "kernels")]
+    pub kernel_pack: Option<PathBuf>,
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,

@@ -7,12 +7,20 @@
 use super::Failure;
 use super::args::InspectArgs;
 use super::ui::Output;
-use crate::engine::{Summary, describe, memory_plan};
+use crate::engine::{KernelList, Summary, describe, list_kernels, memory_plan};
 
 /// Prints the summary or the plan.
 pub fn inspect(args: &InspectArgs) -> Result<(), Failure> {
-    let options = args.model.load_options();
     let mut output = Output::new();
+    if args.kernels {
+        let list = list_kernels(args.kernel_pack.as_deref())?;
+        match args.json {
+            true => output.json(&list)?,
+            false => output.text(&kernel_table(&list))?,
+        }
+        return Ok(());
+    }
+    let options = args.model.load_options();
     if args.plan {
         let plan = memory_plan(&options)?;
         match args.json {
@@ -49,6 +57,39 @@ fn table(summary: &Summary) -> String {
     }
     let tensors: usize = summary.groups.iter().map(|group| group.tensors).sum();
     text + &format!("  {:<30} {tensors:>8} {:>16} {:>14}\n", "all", grouped(summary.parameters), grouped(summary.bytes))
+}
+
+fn kernel_table(list: &KernelList) -> String {
+    if list.kernels.is_empty() {
+        return format!(
+            "kernel pack: {}, without kernels: this program was built where no suitable clang was found. Install \
+             clang-22 and lld-22 (or ROCm) and build again, or give a pack with --kernel-pack.\n",
+            list.pack
+        );
+    }
+    let mut text = format!("kernel pack: {}, built by {}\n", list.pack, list.compiler);
+    text += &format!(
+        "  {:<14} {:<16} {:<26} {:>7} {:>5} {:>5} {:>6} {:>7} {:>6} {:>9} {:>10}\n",
+        "arch", "source", "kernel", "threads", "VGPR", "SGPR", "LDS", "scratch", "spills", "arguments", "waves/SIMD"
+    );
+    for entry in &list.kernels {
+        let k = &entry.kernel;
+        text += &format!(
+            "  {:<14} {:<16} {:<26} {:>7} {:>5} {:>5} {:>6} {:>7} {:>6} {:>9} {:>10}\n",
+            entry.arch,
+            entry.source,
+            k.name,
+            k.threads,
+            k.vgprs,
+            k.sgprs,
+            k.lds_bytes,
+            k.scratch_bytes,
+            k.vgpr_spills + k.sgpr_spills,
+            k.kernarg_bytes,
+            entry.waves_per_simd
+        );
+    }
+    text
 }
 
 /// Digits in groups of three.

@@ -7,6 +7,7 @@
 
 mod build;
 mod inspect;
+mod kernels;
 mod load;
 pub mod logits;
 mod quantize;
@@ -32,6 +33,7 @@ use crate::model::LanguageModel;
 pub use crate::model::load::Plan;
 pub use build::{Built, MemoryProbe, MemoryUse};
 pub use inspect::{Fact, Group, Summary};
+pub use kernels::{KernelEntry, KernelList, list_kernels};
 pub use load::{LoadOptions, Loaded, MemoryLimit, TextSide, describe, generation_config, memory_plan};
 use logits::Ranked;
 pub use quantize::{QuantizeOptions, Quantized, QuantizedGroup, quantize_model, quantize_types};

@@ -21,7 +21,7 @@ pub mod lanes;
 pub mod linear;
 mod mixture;
 pub mod moe;
-mod norm;
+pub(in crate::backend) mod norm;
 mod packed;
 mod ple;
 mod qsa;

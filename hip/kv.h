@@ -1,0 +1,130 @@
+// The stored states of keys and values: how a row becomes bytes and numbers again.
+//
+// Owns: the three modes, bit for bit as src/state/kv/codec.rs defines them. Always true: a row of a plane is
+// [kv_heads, dim]; a lane of a wave that stores holds elements lane, lane + 32, … of a head.
+// E4M3 is converted by bit arithmetic on every target: gfx11 has no instruction for it, and gfx12's costs the same two
+// roundings less than a handful of VALU slots that wait for memory anyway; one code path keeps the state's bits equal.
+// Not here: what is stored (qsa_prepare.hip), who reads it (qsa_attend.hip, qsa_gather.hip).
+#pragma once
+#include "dialect/gpu.h"
+
+enum { HEAD_REGISTERS = 8 };  // a head of up to 256 elements in a wave
+
+DEV u32 magnitude(float x) { return static_cast<u32>(as_i(x)) & 0x7fffffffu; }
+DEV u32 max_u32(u32 a, u32 b) { return a > b ? a : b; }
+// The largest magnitude of a head as bits; a NaN counts as larger than infinity.
+DEV u32 wave_max_u32(u32 v) {
+  v = max_u32(v, static_cast<u32>(shfl_xor<16>(static_cast<i32>(v))));
+  v = max_u32(v, static_cast<u32>(shfl_xor<8>(static_cast<i32>(v))));
+  v = max_u32(v, static_cast<u32>(shfl_xor<4>(static_cast<i32>(v))));
+  v = max_u32(v, static_cast<u32>(shfl_xor<2>(static_cast<i32>(v))));
+  return max_u32(v, static_cast<u32>(shfl_xor<1>(static_cast<i32>(v))));
+}
+
+enum : u32 { F32_INFINITY = 0x7f800000u, F16_MAX = 0x7bffu, F16_NAN = 0x7e00u };
+
+// e4m3.rs encode_e4m3
+DEV u32 encode_e4m3(float x) {
+  const u32 bits = static_cast<u32>(as_i(x)), sign = bits >> 24 & 0x80u, size = bits & 0x7fffffffu;
+  u32 code;
+  if (size > F32_INFINITY) code = 0x7fu;
+  else if (size >= 0x43e00000u) code = 0x7eu;                                                    // 448 and beyond
+  else if (size < 0x3c800000u) code = static_cast<u32>(as_i(as_f(static_cast<i32>(size)) + 16384.f)) - 0x46800000u;
+  else code = ((size + 0x7ffffu + (size >> 20 & 1u)) >> 20) - (120u << 3);
+  return sign | code;
+}
+// e4m3.rs e4m3_number: not for NaN, which stands only beside a scale of NaN.
+DEV float e4m3_number(u32 byte) {
+  return as_f(static_cast<i32>((static_cast<u32>(static_cast<i32>(byte << 24) >> 4) & 0x87f00000u))) *
+         as_f((120 + 127) << 23);
+}
+DEV u32 f16_bits(float x) { return __builtin_bit_cast(u16, to_f16(x)); }
+DEV float f16_number(u32 bits) { return to_f32(__builtin_bit_cast(f16, static_cast<u16>(bits))); }
+
+struct KvF32 {
+  DEV_MEMBER u64 row_bytes(u32 kv_heads, u32 dim) { return 4ull * kv_heads * dim; }
+  DEV_MEMBER void store(u8* row, u32, u32 head, u32 dim, const float (&x)[HEAD_REGISTERS]) {
+    float* out = reinterpret_cast<float*>(row) + static_cast<u64>(head) * dim;
+    UNROLL for (u32 j = 0; j < HEAD_REGISTERS; j++) {
+      const u32 i = lane() + WAVE * j;
+      if (i < dim) out[i] = x[j];
+    }
+  }
+  DEV_MEMBER float load(const u8* row, u32, u32 head, u32 dim, u32 i) {
+    return reinterpret_cast<const float*>(row)[static_cast<u64>(head) * dim + i];
+  }
+};
+
+// Codes of all heads, then one f16 scale a head.
+struct KvFp8 {
+  DEV_MEMBER u64 row_bytes(u32 kv_heads, u32 dim) { return static_cast<u64>(kv_heads) * (dim + 2); }
+  DEV_MEMBER void store(u8* row, u32 kv_heads, u32 head, u32 dim, const float (&x)[HEAD_REGISTERS]) {
+    u32 most = 0;
+    UNROLL for (u32 j = 0; j < HEAD_REGISTERS; j++)
+      if (lane() + WAVE * j < dim) most = max_u32(most, magnitude(x[j]));
+    most = wave_max_u32(most);
+    u32 scale = 0;
+    if (most >= F32_INFINITY) scale = F16_NAN;
+    else if (most != 0) {
+      // The smallest f16 that is not below most / 448.
+      const float wanted = as_f(static_cast<i32>(most)) / 448.f;
+      scale = f16_bits(wanted);
+      if (scale > F16_MAX) scale = F16_MAX;
+      if (f16_number(scale) < wanted && scale < F16_MAX) scale++;
+    }
+    const float divisor = f16_number(scale);
+    u8* codes = row + static_cast<u64>(head) * dim;
+    UNROLL for (u32 j = 0; j < HEAD_REGISTERS; j++) {
+      const u32 i = lane() + WAVE * j;
+      if (i < dim) codes[i] = static_cast<u8>(scale == 0 ? 0u : encode_e4m3(x[j] / divisor));
+    }
+    if (lane() == 0) reinterpret_cast<u16*>(row + static_cast<u64>(kv_heads) * dim)[head] = static_cast<u16>(scale);
+  }
+  DEV_MEMBER float load(const u8* row, u32 kv_heads, u32 head, u32 dim, u32 i) {
+    const u32 scale = reinterpret_cast<const u16*>(row + static_cast<u64>(kv_heads) * dim)[head];
+    return e4m3_number(row[static_cast<u64>(head) * dim + i]) * f16_number(scale);
+  }
+};
+
+// Q8_0 along the row: blocks of an f16 scale and 32 signed bytes. dim is a multiple of 32.
+struct KvQ8 {
+  DEV_MEMBER u64 row_bytes(u32 kv_heads, u32 dim) { return static_cast<u64>(kv_heads) * (dim / 32) * 34; }
+  DEV_MEMBER void store(u8* row, u32, u32 head, u32 dim, const float (&x)[HEAD_REGISTERS]) {
+    UNROLL for (u32 j = 0; j < HEAD_REGISTERS; j++) {
+      if (WAVE * j >= dim) break;
+      const u32 most = wave_max_u32(magnitude(x[j]));
+      u32 scale = F16_NAN;
+      if (most < F32_INFINITY) {
+        scale = f16_bits(as_f(static_cast<i32>(most)) / 127.f);
+        if (scale > F16_MAX) scale = F16_MAX;
+      }
+      const float q = fmin_(fmax_(x[j] / f16_number(scale), -127.f), 127.f);
+      // Halves away from zero; a scale of zero is a block of zeros, and beside a NaN a code means nothing.
+      i32 code = 0;
+      if (scale != 0 && scale != F16_NAN) {
+        code = static_cast<i32>(q);
+        const float rest = q - static_cast<float>(code);
+        code += (rest >= 0.5f ? 1 : 0) - (rest <= -0.5f ? 1 : 0);
+      }
+      u8* block = row + (static_cast<u64>(head) * (dim / 32) + j) * 34;
+      block[2 + lane()] = static_cast<u8>(code);
+      if (lane() == 0) *reinterpret_cast<u16*>(block) = static_cast<u16>(scale);
+    }
+  }
+  DEV_MEMBER float load(const u8* row, u32, u32 head, u32 dim, u32 i) {
+    const u8* block = row + (static_cast<u64>(head) * (dim / 32) + i / 32) * 34;
+    return static_cast<float>(static_cast<i8>(block[2 + i % 32])) * f16_number(*reinterpret_cast<const u16*>(block));
+  }
+};
+
+// Index keys: F32 beside an f32 state, BF16 beside the others.
+struct IndexF32 {
+  typedef float Element;
+  DEV_MEMBER float number(float x) { return x; }
+  DEV_MEMBER float stored(float x) { return x; }
+};
+struct IndexBf16 {
+  typedef bf16 Element;
+  DEV_MEMBER float number(bf16 x) { return to_f32(x); }
+  DEV_MEMBER bf16 stored(float x) { return to_bf16(x); }
+};

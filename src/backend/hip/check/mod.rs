@@ -1,0 +1,95 @@
+//! Every kernel against its oracle on the present device: `hipfire doctor --self-test`, and the same on each stand-in.
+//!
+//! Owns: the cases, what counts as agreement, the report.
+//! Always true: outputs are poisoned before a launch and bytes behind them must stay as they were; a bound is derived
+//! from types and lengths of sums, per element; inputs come from a fixed generator, so a digest compares two runs.
+//! Not here: finding the device and printing (`engine::doctor`, `cli::doctor`).
+
+mod bench;
+mod dense;
+mod gather;
+mod residual;
+mod rope;
+
+use std::fmt;
+
+use serde::Serialize;
+
+use super::kernels::Kernels;
+use super::pack::Pack;
+use crate::device::Context;
+use crate::error::Result;
+use bench::Bench;
+
+/// What a kernel promises about its bits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Class {
+    /// The same bits as its oracle.
+    Exact,
+    /// The same bits on every run and for every batch; within a bound of its oracle.
+    Ordered,
+    /// Within a bound of its oracle.
+    Rounding,
+}
+
+impl fmt::Display for Class {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Class::Exact => "exact",
+            Class::Ordered => "ordered",
+            Class::Rounding => "rounding",
+        })
+    }
+}
+
+/// One case of one kernel.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Outcome {
+    /// The kernel.
+    pub kernel: String,
+    /// Sizes, in words.
+    pub case: String,
+    /// What was promised.
+    pub class: Class,
+    /// The worst error as a share of its bound; of an exact kernel, the share of elements that differ.
+    pub worst: f64,
+    /// Whether the promise was kept.
+    pub passed: bool,
+    /// Hash of the output's bits: runs of an exact or ordered kernel with other schedules give the same one.
+    pub digest: String,
+    /// What went wrong.
+    pub message: Option<String>,
+}
+
+/// A self-test's result.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Report {
+    /// Architecture of the kernels that ran.
+    pub arch: String,
+    /// The pack's compiler.
+    pub compiler: String,
+    /// Every case, in the order it ran.
+    pub outcomes: Vec<Outcome>,
+}
+
+impl Report {
+    /// Whether every case passed.
+    pub fn passed(&self) -> bool {
+        self.outcomes.iter().all(|outcome| outcome.passed)
+    }
+}
+
+/// Runs every case. `progress` hears of each as it ends. An error is a device that stopped working, with the case.
+pub fn run(context: &Context, pack: &Pack, progress: &mut dyn FnMut(&Outcome)) -> Result<Report> {
+    let kernels = Kernels::load(context, pack)?;
+    let mut bench = Bench::new(context, &kernels, progress)?;
+    let families: [fn(&mut Bench<'_>) -> Result<()>; 7] =
+        [dense::canary, dense::embed, dense::norm, residual::write, residual::gate, rope::rope, gather::gather];
+    dense::gemv(&mut bench)?;
+    for family in families {
+        family(&mut bench)?;
+    }
+    let outcomes = bench.finish();
+    Ok(Report { arch: kernels.arch().to_string(), compiler: pack.manifest().compiler.clone(), outcomes })
+}
