@@ -12,6 +12,8 @@ use crate::modes::Mode;
 pub struct Card {
     /// `gcnArchName`
     pub arch: &'static str,
+    /// `EF_AMDGPU_MACH` of code objects it can run: its own, and its family's generic one.
+    pub machines: [u32; 2],
     /// `major` and `minor` as HIP reports them.
     pub version: (i32, i32),
     /// Whether memory is shared with the host.
@@ -31,6 +33,7 @@ pub struct Card {
 const CARDS: [Card; 2] = [
     Card {
         arch: "gfx1201",
+        machines: [0x4e, 0x59],
         version: (12, 0),
         integrated: false,
         compute_units: 64,
@@ -41,6 +44,7 @@ const CARDS: [Card; 2] = [
     },
     Card {
         arch: "gfx1151",
+        machines: [0x4a, 0x54],
         version: (11, 5),
         integrated: true,
         compute_units: 40,

@@ -69,14 +69,16 @@ impl GraphCalls for NvidiaRuntime {
         };
         // SAFETY: a pointer to a local.
         unsafe { self.cuda()?.graph_kernel_params(node, &mut found) }?;
+        // A driver may name a kernel it loaded lazily as a CUkernel, which every call takes for a CUfunction.
+        let function = if found.function.is_null() { found.kernel } else { found.function };
         let dimensions = |[x, y, z]: [u32; 3]| Dim3 { x, y, z };
         Ok(KernelNodeParams {
             block: dimensions(found.block),
             extra: found.extra,
-            function: found.function,
+            function,
             grid: dimensions(found.grid),
             arguments: found.arguments,
-            dynamic_lds: found.shared.saturating_sub(self.big_lds.of(found.function)),
+            dynamic_lds: found.shared.saturating_sub(self.big_lds.of(function)),
         })
     }
 
