@@ -94,11 +94,13 @@ fn device(hip: &Hip) -> Check<String> {
 fn functions(hip: &Hip) -> Check<[Function; 2]> {
     let (mut module, mut broken) = (null_mut(), null_mut());
     call!(hip, hipModuleLoadData(*mut ModuleHandle: &mut module, *const u8: PTX.as_ptr()))?;
-    let wrong = call!(hip, hipModuleLoadData(*mut ModuleHandle: &mut broken, *const u8: c".version 7.0 nonsense".as_ptr().cast()));
+    let nonsense = c".version 7.0 nonsense";
+    let wrong = call!(hip, hipModuleLoadData(*mut ModuleHandle: &mut broken, *const c_char: nonsense.as_ptr()));
     println!("   a broken module: {}", wrong.err().ok_or("a broken module was loaded")?);
     let find = |name: &CStr| {
         let mut function = null_mut();
-        call!(hip, hipModuleGetFunction(*mut Function: &mut function, ModuleHandle: module, *const c_char: name.as_ptr()))?;
+        let name = name.as_ptr();
+        call!(hip, hipModuleGetFunction(*mut Function: &mut function, ModuleHandle: module, *const c_char: name))?;
         Ok::<_, String>(function)
     };
     expect("a kernel that is not there", find(c"nothing").is_err(), true)?;

@@ -75,9 +75,11 @@ macro_rules! bindings {
             /// Loads the driver.
             pub fn load() -> Result<Cuda, String> {
                 // SAFETY: the driver's own initialisation is what every CUDA program runs.
-                let library = unsafe { Library::new(LIBRARY) }
-                    .map_err(|problem| format!("{LIBRARY} cannot be loaded (is an NVIDIA driver installed?): {problem}"))?;
-                let missing = |name: &str, problem| format!("{LIBRARY} has no {name}, a driver from 12.0 has: {problem}");
+                let library = unsafe { Library::new(LIBRARY) }.map_err(|problem| {
+                    format!("{LIBRARY} cannot be loaded (is an NVIDIA driver installed?): {problem}")
+                })?;
+                let missing =
+                    |name: &str, problem| format!("{LIBRARY} has no {name}, a driver from 12.0 has: {problem}");
                 // SAFETY: the types are those of cuda.h for these versions of the symbols.
                 unsafe {
                     Ok(Cuda {

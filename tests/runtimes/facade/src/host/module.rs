@@ -162,7 +162,7 @@ pub fn attribute(info: &KernelInfo, attribute: i32) -> Outcome<i32> {
     Ok(i32::try_from(value).unwrap_or(i32::MAX))
 }
 
-/// Workgroups that fit a compute unit at once: by registers (waves a SIMD as in HARDWARE.md's table, two SIMDs), by LDS.
+/// Workgroups that fit a compute unit at once: by registers (waves a SIMD as HARDWARE.md has them), by LDS.
 pub fn occupancy(info: &KernelInfo, block: u32, dynamic_lds: u64) -> i32 {
     let waves_a_simd = (1536 / info.vgprs.max(1).next_multiple_of(24)).clamp(5, 16);
     let waves = block.div_ceil(32).max(1);
