@@ -83,11 +83,8 @@ fn build() -> Result<(), String> {
     let out = PathBuf::from(env::var("OUT_DIR").map_err(|error| format!("OUT_DIR: {error}"))?);
     let root = Path::new("../../..");
     println!("cargo:rerun-if-env-changed=HIPFIRE_CLANG");
-    for path in ["build.rs", "runtime", "../../../hip"] {
+    for path in ["build.rs", "runtime", "tests", "../../../hip"] {
         println!("cargo:rerun-if-changed={path}");
-    }
-    for source in sources(Path::new("tests"), "hip")? {
-        println!("cargo:rerun-if-changed={}", source.display());
     }
     println!("cargo:rustc-check-cfg=cfg(hip_fibers)");
     println!("cargo:rustc-check-cfg=cfg(hip_fibers_sanitizers)");
