@@ -131,7 +131,9 @@ fn build() -> Result<(), String> {
             compiles.push(tools.compile(source, &object, &[RUNTIME, build.runtime].concat(), root));
             shared.push(object);
         }
-        for layout in LAYOUTS {
+        // Races and overflows do not depend on NVIDIA's layout: a lent GPU runs that one.
+        let layouts = if build.name == "checked" { &LAYOUTS[..] } else { &LAYOUTS[..2] };
+        for layout in layouts {
             let mut objects = shared.clone();
             let define = format!("-DTILE_LAYOUT={layout}");
             for source in &kernels {

@@ -89,9 +89,20 @@ type Family = fn(&mut Bench<'_>) -> Result<()>;
 pub fn run(context: &Context, pack: &Pack, progress: &mut dyn FnMut(&Outcome)) -> Result<Report> {
     let kernels = Kernels::load(context, pack)?;
     let mut bench = Bench::new(context, &kernels, progress)?;
-    let families: [Family; 12] =
-        [dense::canary, dense::embed, dense::norm, residual::write, residual::gate, rope::rope, gather::gather];
-    dense::gemv(&mut bench)?;
+    let families: [Family; 12] = [
+        dense::canary,
+        dense::embed,
+        dense::norm,
+        dense::gemv,
+        residual::write,
+        residual::gate,
+        rope::rope,
+        qsa_index::prepare,
+        qsa_index::score,
+        qsa_index::select,
+        qsa_attend::attend,
+        gather::gather,
+    ];
     for family in families {
         family(&mut bench)?;
     }
