@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use hipfire::arena::host::HostMemory;
 use hipfire::arena::vm::{Mapping, VirtualMemory};
-use hipfire::arena::{Arena, KvBackend, Limits, Range, Usage, ensure_all};
+use hipfire::arena::{Arena, KvBackend, Limits, Range, Usage, ensure_ahead, ensure_all};
 use hipfire::config::{AttentionShape, IndexerShape, KvMode};
 use hipfire::error::{Error, Result};
 use hipfire::state::kv::{KvCache, KvLayout};
@@ -342,6 +342,7 @@ struct FakeMapping {
     base: u64,
     mapped: Vec<Span<usize>>,
     unmapped: Vec<Span<usize>>,
+    allowed: usize,
     remaps: bool,
 }
 
@@ -349,28 +350,25 @@ impl VirtualMemory for FakeDevice {
     fn granularity(&self) -> usize {
         2
     }
-    fn segment(&self) -> usize {
-        4
-    }
-    fn remaps(&self) -> bool {
-        self.remaps
-    }
     fn reserve(&self, bytes: usize) -> Result<Box<dyn Mapping>> {
         let base = 64 + self.script.next_base.fetch_add(bytes.next_multiple_of(64), Ordering::SeqCst) as u64;
         let (script, remaps) = (self.script.clone(), self.remaps);
-        Ok(Box::new(FakeMapping { script, base, mapped: vec![], unmapped: vec![], remaps }))
+        Ok(Box::new(FakeMapping { script, base, mapped: vec![], unmapped: vec![], allowed: 0, remaps }))
     }
     fn allocate(&self, bytes: usize) -> Result<Box<dyn Mapping>> {
         let base = 64 + self.script.next_base.fetch_add(bytes.next_multiple_of(64), Ordering::SeqCst) as u64;
         let (script, remaps) = (self.script.clone(), self.remaps);
         let whole = Span { start: 0, end: bytes };
-        Ok(Box::new(FakeMapping { script, base, mapped: vec![whole], unmapped: vec![], remaps }))
+        Ok(Box::new(FakeMapping { script, base, mapped: vec![whole], unmapped: vec![], allowed: bytes, remaps }))
     }
 }
 
 impl Mapping for FakeMapping {
     fn base(&self) -> u64 {
         self.base
+    }
+    fn segment(&self) -> usize {
+        4
     }
     fn map(&mut self, piece: Span<usize>) -> Result<()> {
         assert_eq!(piece.start, self.mapped.last().map_or(0, |last| last.end), "pieces extend the prefix");
@@ -381,13 +379,19 @@ impl Mapping for FakeMapping {
     }
     fn allow(&mut self, prefix: usize) -> Result<()> {
         assert_eq!(prefix, self.mapped.last().map_or(0, |last| last.end), "access covers what is mapped");
+        // Also when it fails: the driver may have mapped some of it.
+        self.allowed = prefix;
         self.script.call(&self.script.allow, format!("allow 0..{prefix}"))
     }
-    fn unmap(&mut self, piece: Span<usize>) -> Result<()> {
+    fn unmap(&mut self, piece: Span<usize>) -> Result<bool> {
         assert!(self.mapped.contains(&piece), "{piece:?} is one mapped piece of {:?}", self.mapped);
         self.mapped.retain(|mapped| *mapped != piece);
-        self.unmapped.push(piece.clone());
-        self.script.call(&self.script.unmap, format!("unmap {piece:?}"))
+        // Only a piece that was accessible spoils its addresses.
+        let used = piece.start < self.allowed;
+        if used {
+            self.unmapped.push(piece.clone());
+        }
+        self.script.call(&self.script.unmap, format!("unmap {piece:?}")).map(|()| self.remaps || !used)
     }
 }
 
@@ -442,8 +446,19 @@ fn a_failure_in_the_second_range_takes_the_first_back_too() {
     script.map.store(2, Ordering::SeqCst);
     let text = message(ensure_all(&mut [(&mut a, 4), (&mut b, 8)]));
     assert!(text.contains("'b'"), "{text}");
-    assert_eq!(script.take(), ["map 0..4", "allow 0..4", "map 0..4", "map 4..8", "unmap 0..4", "unmap 0..4"]);
+    assert_eq!(script.take(), ["map 0..4", "map 0..4", "map 4..8", "unmap 0..4", "unmap 0..4"]);
     assert_eq!((arena.usage(), a.committed(), b.committed()), (before, 0, 0));
+}
+
+#[test]
+fn where_memory_ran_out_before_an_address_was_mapped_every_range_may_try_again() {
+    let (script, arena) = fake(false, KvBackend::Vmm);
+    let (mut a, mut b) = (arena.reserve("a", 40).unwrap(), arena.reserve("b", 40).unwrap());
+    script.map.store(2, Ordering::SeqCst);
+    assert!(!ensure_ahead(&mut [(&mut a, 4), (&mut b, 8)]).unwrap(), "nothing for the next step, and no error yet");
+    assert_eq!((a.committed(), b.committed(), arena.usage().committed), (0, 0, 0));
+    assert!(ensure_ahead(&mut [(&mut a, 4), (&mut b, 4000)]).unwrap(), "ahead ends where the range does");
+    assert_eq!((a.committed(), b.committed()), (4, 40));
 }
 
 #[test]

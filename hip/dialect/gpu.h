@@ -36,6 +36,29 @@ DEV bf16 to_bf16(float x) {
 struct alignas(16) f32x4 { float v[4]; };
 struct alignas(16) f16x8 { f16 v[8]; };
 struct alignas(16) bf16x8 { bf16 v[8]; };
+struct alignas(16) u32x4 { u32 v[4]; };
+
+// 16 bytes that are aligned to 4 only: one access on AMD, four elsewhere.
+DEV u32x4 load_by_words(const u8* p) {
+  u32x4 out;
+#if defined(__AMDGCN__)
+  struct alignas(4) Words { u32 v[4]; };
+  const Words words = *reinterpret_cast<const Words*>(p);
+  UNROLL for (int i = 0; i < 4; i++) out.v[i] = words.v[i];
+#else
+  UNROLL for (int i = 0; i < 4; i++) out.v[i] = reinterpret_cast<const u32*>(p)[i];
+#endif
+  return out;
+}
+// 16 bytes that are aligned to 2 only.
+DEV u32x4 load_by_halves(const u8* p) {
+  u32x4 out;
+  UNROLL for (int i = 0; i < 4; i++) {
+    const u16* half = reinterpret_cast<const u16*>(p) + 2 * i;
+    out.v[i] = half[0] | static_cast<u32>(half[1]) << 16;
+  }
+  return out;
+}
 
 // Butterfly sum: every lane gets the same bits, in the order 16, 8, 4, 2, 1.
 template<class T> DEV T wave_sum(T v) {

@@ -8,6 +8,8 @@
 #pragma once
 #define DEV         static inline __attribute__((always_inline))
 #define CPU_RUNTIME extern "C" __attribute__((visibility("hidden")))
+// Neither duplicated nor merged: a call's return address says where in the source a work-item is.
+#define CPU_CONVERGENT CPU_RUNTIME __attribute__((convergent, nomerge))
 #define CPU_EXPORT  extern "C" __attribute__((visibility("default")))
 // KERNEL(threads, name, Args) { … }: name__host(&args) runs one work-item; two words tell the runtime its shape.
 #define KERNEL(T, name, Args)                                                               \
@@ -34,10 +36,10 @@ DEV f16   to_f16(float x) { return static_cast<f16>(x); }
 enum CpuMatrix : u32 { CPU_F16, CPU_BF16, CPU_I8, CPU_FP8_E4M3, CPU_FP8_E5M2 };
 CPU_RUNTIME __attribute__((const)) u32 cpu_thread();
 CPU_RUNTIME __attribute__((const)) u32 cpu_block(u32 axis);
-CPU_RUNTIME __attribute__((convergent)) void cpu_barrier();
-CPU_RUNTIME __attribute__((convergent)) u32  cpu_shuffle(u32 value, u32 source_lane);
-CPU_RUNTIME __attribute__((convergent)) u32  cpu_ballot(u32 predicate);
-CPU_RUNTIME __attribute__((convergent)) void cpu_wmma(CpuMatrix type, u32 layout, void* c, const void* a, const void* b);
+CPU_CONVERGENT void cpu_barrier();
+CPU_CONVERGENT u32  cpu_shuffle(u32 value, u32 source_lane);
+CPU_CONVERGENT u32  cpu_ballot(u32 predicate);
+CPU_CONVERGENT void cpu_wmma(CpuMatrix type, u32 layout, void* c, const void* a, const void* b);
 CPU_RUNTIME void  cpu_fence();
 CPU_RUNTIME void* cpu_lds(const void* variable, u64 bytes, u64 alignment);
 CPU_RUNTIME void* cpu_lds_dynamic();
@@ -52,8 +54,8 @@ DEV u32 bidy() { return cpu_block(1); }
 DEV u32 bidz() { return cpu_block(2); }
 DEV void barrier()        { cpu_barrier(); }
 DEV void barrier_global() { cpu_barrier(); }
-DEV void fence_device()   { cpu_fence(); }
 DEV void keep_order()     {}
+DEV void fence_device()   { cpu_fence(); }
 
 // LDS is known by the variable that stands for it: one array a function, however often it is inlined, as on a GPU.
 #define CPU_LDS(T, name) static const char name##__lds = 0; T& name = *static_cast<T*>(cpu_lds(&name##__lds, sizeof(T), alignof(T)))

@@ -112,12 +112,6 @@ impl VirtualMemory for HostMemory {
     fn granularity(&self) -> usize {
         self.page
     }
-    fn segment(&self) -> usize {
-        SEGMENT.max(self.page)
-    }
-    fn remaps(&self) -> bool {
-        true
-    }
     fn reserve(&self, bytes: usize) -> Result<Box<dyn Mapping>> {
         Ok(Box::new(self.map(bytes, libc::PROT_NONE, libc::MAP_NORESERVE, "reserve addresses of")?))
     }
@@ -178,6 +172,10 @@ impl Mapping for HostMapping {
         self.base.as_ptr() as u64
     }
 
+    fn segment(&self) -> usize {
+        SEGMENT.max(self.page)
+    }
+
     /// Nothing to do: the kernel puts a zeroed page behind an address at its first touch.
     fn map(&mut self, piece: Range<usize>) -> Result<()> {
         self.check(&piece)
@@ -199,12 +197,12 @@ impl Mapping for HostMapping {
     /// Maps fresh inaccessible pages over the piece. That does what `madvise(DONTNEED)` and `mprotect(NONE)` do, and
     /// also gives back the memory that a strictly accounting kernel charged, and lets retired neighbours merge into
     /// one mapping of the kernel's limited number.
-    fn unmap(&mut self, piece: Range<usize>) -> Result<()> {
+    fn unmap(&mut self, piece: Range<usize>) -> Result<bool> {
         self.check(&piece)?;
         self.usable = self.usable.min(piece.start);
         let at = self.base.as_ptr().wrapping_add(piece.start).cast();
         map_anonymous(at, piece.len(), libc::PROT_NONE, libc::MAP_NORESERVE)
-            .map(|_| ())
+            .map(|_| true)
             .map_err(Error::io(format!("cannot give {} back to the system", size(piece.len()))))
     }
 

@@ -82,8 +82,8 @@ impl Ledger {
         Ok(())
     }
 
-    /// Takes `open` back: the system had no such range.
-    pub fn abandon(&self, reserved: usize) {
+    /// Takes `open` back: the system had no such range, or has it again.
+    pub fn close(&self, reserved: usize) {
         let mut books = self.books();
         books.counters.ranges -= 1;
         books.counters.reserved -= reserved;

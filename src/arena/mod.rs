@@ -5,12 +5,13 @@
 //! Always true: `Range::base` never changes; committed memory is a prefix of the range and reads as zero until
 //! written; a growth that fails leaves every range and counter as it was; a dropped range is retired, its address is
 //! not used again in this process.
-//! Not here: what the bytes mean (`state`), the system calls (`host`).
+//! Not here: what the bytes mean (`state`), the host's system calls (`host`), a device's mappings (`vmm`).
 
 pub mod host;
 mod ledger;
 pub mod plan;
 pub mod vm;
+pub mod vmm;
 
 use std::sync::Arc;
 
@@ -32,6 +33,13 @@ struct Shared {
     ledger: Ledger,
 }
 
+impl Shared {
+    /// How the next range is obtained.
+    fn backend(&self) -> KvBackend {
+        if self.memory.gave_up() { KvBackend::Legacy } else { self.backend }
+    }
+}
+
 /// What an arena holds, in bytes and ranges.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Usage {
@@ -45,7 +53,7 @@ pub struct Usage {
     pub ranges: usize,
     /// Dropped ranges.
     pub retired_ranges: usize,
-    /// How memory is obtained.
+    /// How the next range's memory is obtained.
     pub backend: KvBackend,
 }
 
@@ -65,15 +73,16 @@ impl Arena {
     /// the system refuses, or too many addresses were retired; returns the error of an earlier `Drop`, if there was
     /// one.
     pub fn reserve(&self, label: &str, bytes: usize) -> Result<Range> {
-        let Shared { memory, backend, ledger } = &*self.shared;
+        let Shared { memory, ledger, .. } = &*self.shared;
+        let backend = self.shared.backend();
         let reserved = match bytes.checked_next_multiple_of(memory.granularity()) {
             Some(0) => return Err(Error::invalid(format!("cannot reserve 0 bytes for '{label}'"))),
             Some(reserved) => reserved,
             None => return Err(Error::InsufficientMemory(format!("'{label}' asks for more addresses than exist"))),
         };
-        let (step, committed) = match backend {
-            KvBackend::Vmm => (memory.segment(), 0),
-            KvBackend::Legacy => (reserved, reserved),
+        let committed = match backend {
+            KvBackend::Vmm => 0,
+            KvBackend::Legacy => reserved,
         };
         ledger.open(label, reserved)?;
         let obtained = ledger.charge(label, committed).and_then(|()| {
@@ -86,10 +95,15 @@ impl Arena {
                 named(label, error)
             })
         });
-        let mapping = obtained.inspect_err(|_| ledger.abandon(reserved))?;
+        let mapping = obtained.inspect_err(|_| ledger.close(reserved))?;
         let (shared, label) = (self.shared.clone(), label.to_string());
+        let step = match backend {
+            KvBackend::Vmm => mapping.segment(),
+            KvBackend::Legacy => reserved,
+        };
         Ok(Range {
             shared,
+            backend,
             label,
             mapping,
             reserved,
@@ -110,7 +124,7 @@ impl Arena {
             retired: counters.retired,
             ranges: counters.ranges,
             retired_ranges: counters.retired_ranges,
-            backend: self.shared.backend,
+            backend: self.shared.backend(),
         }
     }
 }
@@ -118,6 +132,7 @@ impl Arena {
 /// Addresses that belong to the holder until the process ends, and memory behind a prefix of them.
 pub struct Range {
     shared: Arc<Shared>,
+    backend: KvBackend,
     label: String,
     mapping: Box<dyn Mapping>,
     reserved: usize,
@@ -192,15 +207,20 @@ impl Range {
         Ok(())
     }
 
-    /// Maps what was charged.
-    fn map_charged(&mut self) -> Result<()> {
-        if self.charged == self.committed {
-            return Ok(());
-        }
+    /// Obtains memory for what was charged.
+    fn obtain_charged(&mut self) -> Result<()> {
         while self.mapped < self.charged {
             let end = self.mapped.saturating_add(self.step).min(self.reserved);
             self.mapping.map(self.mapped..end).map_err(|error| named(&self.label, error))?;
             self.mapped = end;
+        }
+        Ok(())
+    }
+
+    /// Makes it usable.
+    fn allow_charged(&mut self) -> Result<()> {
+        if self.charged == self.committed {
+            return Ok(());
         }
         self.mapping.allow(self.charged).map_err(|error| named(&self.label, error))
     }
@@ -219,7 +239,7 @@ impl Range {
         while self.mapped > prefix {
             let start = (self.mapped - 1) / self.step * self.step;
             let outcome = self.mapping.unmap(start..self.mapped);
-            self.sealed |= outcome.is_err() || !self.shared.memory.remaps();
+            self.sealed |= !matches!(outcome, Ok(true));
             if let Err(error) = outcome {
                 kept += self.mapped - start;
                 self.shared.ledger.record(named(&self.label, error));
@@ -234,7 +254,9 @@ impl Range {
 /// caller that grows them one by one would leave some larger than the others when memory runs out.
 pub fn ensure_all(growths: &mut [(&mut Range, usize)]) -> Result<()> {
     let charged = growths.iter_mut().try_for_each(|(range, bytes)| range.charge(*bytes));
-    let mapped = charged.and_then(|()| growths.iter_mut().try_for_each(|(range, _)| range.map_charged()));
+    // Memory for all of them first: that is what runs out, and until an address was mapped its range can try again.
+    let obtained = charged.and_then(|()| growths.iter_mut().try_for_each(|(range, _)| range.obtain_charged()));
+    let mapped = obtained.and_then(|()| growths.iter_mut().try_for_each(|(range, _)| range.allow_charged()));
     for (range, _) in growths.iter_mut() {
         match mapped {
             Ok(()) => range.committed = range.charged,
@@ -244,11 +266,27 @@ pub fn ensure_all(growths: &mut [(&mut Range, usize)]) -> Result<()> {
     mapped
 }
 
+/// Grows several ranges for the step after this one, as far as they reach, so that no step waits for a mapping to work.
+/// Says whether there was memory for it: if not, nothing changed, and the step that needs it will fail or find it freed.
+pub fn ensure_ahead(growths: &mut [(&mut Range, usize)]) -> Result<bool> {
+    for (range, bytes) in growths.iter_mut() {
+        *bytes = (*bytes).min(range.reserved);
+    }
+    match ensure_all(growths) {
+        Ok(()) => Ok(true),
+        Err(Error::InsufficientMemory(_)) => Ok(false),
+        Err(other) => Err(other),
+    }
+}
+
 impl Drop for Range {
     fn drop(&mut self) {
         let kept = self.unmap_to(0);
         self.shared.ledger.refund(self.committed - kept);
-        self.shared.ledger.retire(self.reserved);
+        match self.backend == KvBackend::Legacy && self.shared.memory.recycles_allocations() {
+            true => self.shared.ledger.close(self.reserved),
+            false => self.shared.ledger.retire(self.reserved),
+        }
     }
 }
 
@@ -257,6 +295,7 @@ fn named(label: &str, error: Error) -> Error {
     match error {
         Error::InsufficientMemory(message) => Error::InsufficientMemory(format!("'{label}': {message}")),
         Error::Invalid(message) => Error::Invalid(format!("'{label}': {message}")),
+        Error::Device(message) => Error::Device(format!("'{label}': {message}")),
         other => other,
     }
 }

@@ -123,6 +123,14 @@ impl Context {
         Ok(self.calls()?.synchronize_device()?)
     }
 
+    /// The same from any thread, for a `Drop`.
+    pub(super) fn finish(&self) -> Result<()> {
+        if self.shared.owner.load(Ordering::Acquire) != this_thread() {
+            self.api().set_device(self.device())?;
+        }
+        Ok(self.api().synchronize_device()?)
+    }
+
     /// Memory now.
     pub fn memory_info(&self) -> Result<MemoryInfo> {
         let (free, total) = self.calls()?.memory_info()?;

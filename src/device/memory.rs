@@ -267,7 +267,7 @@ impl Drop for PinnedMemory {
     fn drop(&mut self) {
         let api = self.context.api();
         if self.busy.load(Ordering::Acquire) {
-            self.context.record(self.event.synchronize());
+            self.context.record(self.event.finish());
         }
         // SAFETY: the address came from `malloc_host`; the copies on it have ended and nobody can name it any more.
         self.context.record(unsafe { api.free_host(self.address.as_ptr()) });

@@ -139,6 +139,12 @@ impl Event {
         Ok(unsafe { self.context.calls()?.synchronize_event(self.handle) }?)
     }
 
+    /// The same from any thread, for a `Drop`.
+    pub(super) fn finish(&self) -> Result<(), super::Failure> {
+        // SAFETY: as above.
+        unsafe { self.context.api().synchronize_event(self.handle) }
+    }
+
     /// Whether it was reached.
     pub fn is_reached(&self) -> Result<bool> {
         // SAFETY: as above.

@@ -57,7 +57,8 @@ impl AddressRange {
         if bytes == 0 || self.end.checked_add(bytes).is_none_or(|end| end > self.bytes) {
             return Err(Error::invalid(format!("{bytes} bytes do not fit behind {} of {}", self.end, self.bytes)));
         }
-        let handle = calls(&self.context, "obtain")?.create(bytes, self.context.device())?;
+        no_capture(&self.context, "obtain")?;
+        let handle = self.context.calls()?.create(bytes, self.context.device())?;
         self.pieces.push(Memory { handle, bytes, mapped: false });
         self.end += bytes;
         Ok(())
@@ -66,7 +67,8 @@ impl AddressRange {
     /// Maps every piece that is not mapped yet, then gives the device access from the base to the end: drivers refuse a
     /// part of a range, or forget the access of all mappings but the first (VMM.md rows 3 and 4).
     pub fn map(&mut self) -> Result<()> {
-        let api = calls(&self.context, "map")?;
+        no_capture(&self.context, "map")?;
+        let api = self.context.calls()?;
         let mut at = self.base;
         for piece in &mut self.pieces {
             if !piece.mapped {
@@ -81,30 +83,30 @@ impl AddressRange {
     }
 
     /// Gives the last piece back: waits for the device, unmaps that piece alone (VMM.md row 5), then releases it. Returns
-    /// whether its addresses are as new, because it was never mapped.
+    /// whether its addresses are as new, because it was never mapped. Any thread may do it, so that a `Drop` can. If the
+    /// unmapping fails, the memory stays lost: releasing a mapped handle would leak it for good (row 6).
     pub fn give_back(&mut self) -> Result<bool> {
-        let Some(piece) = self.pieces.last() else { return Ok(true) };
-        let (mapped, bytes, handle) = (piece.mapped, piece.bytes, piece.handle);
-        let (api, at) = (calls(&self.context, "unmap")?, self.base + (self.end - bytes) as u64);
-        if mapped {
-            api.synchronize_device()?;
-            // SAFETY: this is one mapped handle, and the device has finished.
-            unsafe { api.unmap(at, bytes) }?;
-        }
-        self.pieces.pop();
+        no_capture(&self.context, "unmap")?;
+        let Some(Memory { handle, bytes, mapped }) = self.pieces.pop() else { return Ok(true) };
         self.end -= bytes;
+        let api = self.context.api();
+        if mapped {
+            self.context.finish()?;
+            // SAFETY: this is one mapped handle, and the device has finished.
+            unsafe { api.unmap(self.base + self.end as u64, bytes) }?;
+        }
         // SAFETY: the handle is mapped nowhere, and forgotten.
         unsafe { api.release(handle) }?;
         Ok(!mapped)
     }
 }
 
-/// The calls, unless a capture runs: mapping submits to the null stream and would spoil or deadlock it.
-fn calls<'a>(context: &'a Context, verb: &str) -> Result<&'a super::api::Api> {
-    if context.is_capturing() {
-        return Err(Error::Device(format!(
+/// Mapping submits to the null stream and would spoil or deadlock a capture.
+fn no_capture(context: &Context, verb: &str) -> Result<()> {
+    match context.is_capturing() {
+        false => Ok(()),
+        true => Err(Error::Device(format!(
             "cannot {verb} device memory while a graph is being captured: commit what it touches before the capture"
-        )));
+        ))),
     }
-    context.calls()
 }

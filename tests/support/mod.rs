@@ -6,5 +6,6 @@
 pub mod checkpoint;
 pub mod golden;
 pub mod safetensors;
+pub mod standin;
 pub mod tensors;
 pub mod values;

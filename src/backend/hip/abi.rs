@@ -181,6 +181,224 @@ const _: () = {
 };
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable)]
+pub struct KvPlanes {
+    pub keys: u64_,
+    pub values: u64_,
+    pub raw: u64_,
+    pub blocks: u64_,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of KvPlanes"][::core::mem::size_of::<KvPlanes>() - 32usize];
+    ["Alignment of KvPlanes"][::core::mem::align_of::<KvPlanes>() - 8usize];
+    ["Offset of field: KvPlanes::keys"][::core::mem::offset_of!(KvPlanes, keys) - 0usize];
+    ["Offset of field: KvPlanes::values"][::core::mem::offset_of!(KvPlanes, values) - 8usize];
+    ["Offset of field: KvPlanes::raw"][::core::mem::offset_of!(KvPlanes, raw) - 16usize];
+    ["Offset of field: KvPlanes::blocks"][::core::mem::offset_of!(KvPlanes, blocks) - 24usize];
+};
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable)]
+pub struct QsaPrepareArgs {
+    pub queries: u64_,
+    pub index_queries: u64_,
+    pub planes: u64_,
+    pub sequence: u64_,
+    pub positions: u64_,
+    pub query_gate: u64_,
+    pub keys: u64_,
+    pub values: u64_,
+    pub index_query: u64_,
+    pub index_key: u64_,
+    pub query_norm: u64_,
+    pub key_norm: u64_,
+    pub index_query_norm: u64_,
+    pub index_key_norm: u64_,
+    pub cos: u64_,
+    pub sin: u64_,
+    pub block_cos: u64_,
+    pub block_sin: u64_,
+    pub rows: u32_,
+    pub heads: u32_,
+    pub kv_heads: u32_,
+    pub dim: u32_,
+    pub index_heads: u32_,
+    pub index_dim: u32_,
+    pub half: u32_,
+    pub ratio: u32_,
+    pub eps: f32,
+    pub unused: u32_,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of QsaPrepareArgs"][::core::mem::size_of::<QsaPrepareArgs>() - 184usize];
+    ["Alignment of QsaPrepareArgs"][::core::mem::align_of::<QsaPrepareArgs>() - 8usize];
+    ["Offset of field: QsaPrepareArgs::queries"][::core::mem::offset_of!(QsaPrepareArgs, queries) - 0usize];
+    ["Offset of field: QsaPrepareArgs::index_queries"][::core::mem::offset_of!(QsaPrepareArgs, index_queries) - 8usize];
+    ["Offset of field: QsaPrepareArgs::planes"][::core::mem::offset_of!(QsaPrepareArgs, planes) - 16usize];
+    ["Offset of field: QsaPrepareArgs::sequence"][::core::mem::offset_of!(QsaPrepareArgs, sequence) - 24usize];
+    ["Offset of field: QsaPrepareArgs::positions"][::core::mem::offset_of!(QsaPrepareArgs, positions) - 32usize];
+    ["Offset of field: QsaPrepareArgs::query_gate"][::core::mem::offset_of!(QsaPrepareArgs, query_gate) - 40usize];
+    ["Offset of field: QsaPrepareArgs::keys"][::core::mem::offset_of!(QsaPrepareArgs, keys) - 48usize];
+    ["Offset of field: QsaPrepareArgs::values"][::core::mem::offset_of!(QsaPrepareArgs, values) - 56usize];
+    ["Offset of field: QsaPrepareArgs::index_query"][::core::mem::offset_of!(QsaPrepareArgs, index_query) - 64usize];
+    ["Offset of field: QsaPrepareArgs::index_key"][::core::mem::offset_of!(QsaPrepareArgs, index_key) - 72usize];
+    ["Offset of field: QsaPrepareArgs::query_norm"][::core::mem::offset_of!(QsaPrepareArgs, query_norm) - 80usize];
+    ["Offset of field: QsaPrepareArgs::key_norm"][::core::mem::offset_of!(QsaPrepareArgs, key_norm) - 88usize];
+    ["Offset of field: QsaPrepareArgs::index_query_norm"]
+        [::core::mem::offset_of!(QsaPrepareArgs, index_query_norm) - 96usize];
+    ["Offset of field: QsaPrepareArgs::index_key_norm"]
+        [::core::mem::offset_of!(QsaPrepareArgs, index_key_norm) - 104usize];
+    ["Offset of field: QsaPrepareArgs::cos"][::core::mem::offset_of!(QsaPrepareArgs, cos) - 112usize];
+    ["Offset of field: QsaPrepareArgs::sin"][::core::mem::offset_of!(QsaPrepareArgs, sin) - 120usize];
+    ["Offset of field: QsaPrepareArgs::block_cos"][::core::mem::offset_of!(QsaPrepareArgs, block_cos) - 128usize];
+    ["Offset of field: QsaPrepareArgs::block_sin"][::core::mem::offset_of!(QsaPrepareArgs, block_sin) - 136usize];
+    ["Offset of field: QsaPrepareArgs::rows"][::core::mem::offset_of!(QsaPrepareArgs, rows) - 144usize];
+    ["Offset of field: QsaPrepareArgs::heads"][::core::mem::offset_of!(QsaPrepareArgs, heads) - 148usize];
+    ["Offset of field: QsaPrepareArgs::kv_heads"][::core::mem::offset_of!(QsaPrepareArgs, kv_heads) - 152usize];
+    ["Offset of field: QsaPrepareArgs::dim"][::core::mem::offset_of!(QsaPrepareArgs, dim) - 156usize];
+    ["Offset of field: QsaPrepareArgs::index_heads"][::core::mem::offset_of!(QsaPrepareArgs, index_heads) - 160usize];
+    ["Offset of field: QsaPrepareArgs::index_dim"][::core::mem::offset_of!(QsaPrepareArgs, index_dim) - 164usize];
+    ["Offset of field: QsaPrepareArgs::half"][::core::mem::offset_of!(QsaPrepareArgs, half) - 168usize];
+    ["Offset of field: QsaPrepareArgs::ratio"][::core::mem::offset_of!(QsaPrepareArgs, ratio) - 172usize];
+    ["Offset of field: QsaPrepareArgs::eps"][::core::mem::offset_of!(QsaPrepareArgs, eps) - 176usize];
+    ["Offset of field: QsaPrepareArgs::unused"][::core::mem::offset_of!(QsaPrepareArgs, unused) - 180usize];
+};
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable)]
+pub struct QsaScoreArgs {
+    pub scores: u64_,
+    pub queries: u64_,
+    pub planes: u64_,
+    pub sequence: u64_,
+    pub positions: u64_,
+    pub first: u32_,
+    pub count: u32_,
+    pub max_blocks: u32_,
+    pub heads: u32_,
+    pub dim: u32_,
+    pub ratio: u32_,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of QsaScoreArgs"][::core::mem::size_of::<QsaScoreArgs>() - 64usize];
+    ["Alignment of QsaScoreArgs"][::core::mem::align_of::<QsaScoreArgs>() - 8usize];
+    ["Offset of field: QsaScoreArgs::scores"][::core::mem::offset_of!(QsaScoreArgs, scores) - 0usize];
+    ["Offset of field: QsaScoreArgs::queries"][::core::mem::offset_of!(QsaScoreArgs, queries) - 8usize];
+    ["Offset of field: QsaScoreArgs::planes"][::core::mem::offset_of!(QsaScoreArgs, planes) - 16usize];
+    ["Offset of field: QsaScoreArgs::sequence"][::core::mem::offset_of!(QsaScoreArgs, sequence) - 24usize];
+    ["Offset of field: QsaScoreArgs::positions"][::core::mem::offset_of!(QsaScoreArgs, positions) - 32usize];
+    ["Offset of field: QsaScoreArgs::first"][::core::mem::offset_of!(QsaScoreArgs, first) - 40usize];
+    ["Offset of field: QsaScoreArgs::count"][::core::mem::offset_of!(QsaScoreArgs, count) - 44usize];
+    ["Offset of field: QsaScoreArgs::max_blocks"][::core::mem::offset_of!(QsaScoreArgs, max_blocks) - 48usize];
+    ["Offset of field: QsaScoreArgs::heads"][::core::mem::offset_of!(QsaScoreArgs, heads) - 52usize];
+    ["Offset of field: QsaScoreArgs::dim"][::core::mem::offset_of!(QsaScoreArgs, dim) - 56usize];
+    ["Offset of field: QsaScoreArgs::ratio"][::core::mem::offset_of!(QsaScoreArgs, ratio) - 60usize];
+};
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable)]
+pub struct QsaSelectArgs {
+    pub blocks: u64_,
+    pub counts: u64_,
+    pub scores: u64_,
+    pub positions: u64_,
+    pub first: u32_,
+    pub count: u32_,
+    pub max_blocks: u32_,
+    pub budget: u32_,
+    pub ratio: u32_,
+    pub unused: u32_,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of QsaSelectArgs"][::core::mem::size_of::<QsaSelectArgs>() - 56usize];
+    ["Alignment of QsaSelectArgs"][::core::mem::align_of::<QsaSelectArgs>() - 8usize];
+    ["Offset of field: QsaSelectArgs::blocks"][::core::mem::offset_of!(QsaSelectArgs, blocks) - 0usize];
+    ["Offset of field: QsaSelectArgs::counts"][::core::mem::offset_of!(QsaSelectArgs, counts) - 8usize];
+    ["Offset of field: QsaSelectArgs::scores"][::core::mem::offset_of!(QsaSelectArgs, scores) - 16usize];
+    ["Offset of field: QsaSelectArgs::positions"][::core::mem::offset_of!(QsaSelectArgs, positions) - 24usize];
+    ["Offset of field: QsaSelectArgs::first"][::core::mem::offset_of!(QsaSelectArgs, first) - 32usize];
+    ["Offset of field: QsaSelectArgs::count"][::core::mem::offset_of!(QsaSelectArgs, count) - 36usize];
+    ["Offset of field: QsaSelectArgs::max_blocks"][::core::mem::offset_of!(QsaSelectArgs, max_blocks) - 40usize];
+    ["Offset of field: QsaSelectArgs::budget"][::core::mem::offset_of!(QsaSelectArgs, budget) - 44usize];
+    ["Offset of field: QsaSelectArgs::ratio"][::core::mem::offset_of!(QsaSelectArgs, ratio) - 48usize];
+    ["Offset of field: QsaSelectArgs::unused"][::core::mem::offset_of!(QsaSelectArgs, unused) - 52usize];
+};
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable)]
+pub struct QsaAttendArgs {
+    pub partial: u64_,
+    pub partial_sums: u64_,
+    pub queries: u64_,
+    pub planes: u64_,
+    pub sequence: u64_,
+    pub positions: u64_,
+    pub blocks: u64_,
+    pub counts: u64_,
+    pub heads: u32_,
+    pub kv_heads: u32_,
+    pub max_blocks: u32_,
+    pub splits: u32_,
+    pub split_entries: u32_,
+    pub ratio: u32_,
+    pub dim: u32_,
+    pub scale: f32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of QsaAttendArgs"][::core::mem::size_of::<QsaAttendArgs>() - 96usize];
+    ["Alignment of QsaAttendArgs"][::core::mem::align_of::<QsaAttendArgs>() - 8usize];
+    ["Offset of field: QsaAttendArgs::partial"][::core::mem::offset_of!(QsaAttendArgs, partial) - 0usize];
+    ["Offset of field: QsaAttendArgs::partial_sums"][::core::mem::offset_of!(QsaAttendArgs, partial_sums) - 8usize];
+    ["Offset of field: QsaAttendArgs::queries"][::core::mem::offset_of!(QsaAttendArgs, queries) - 16usize];
+    ["Offset of field: QsaAttendArgs::planes"][::core::mem::offset_of!(QsaAttendArgs, planes) - 24usize];
+    ["Offset of field: QsaAttendArgs::sequence"][::core::mem::offset_of!(QsaAttendArgs, sequence) - 32usize];
+    ["Offset of field: QsaAttendArgs::positions"][::core::mem::offset_of!(QsaAttendArgs, positions) - 40usize];
+    ["Offset of field: QsaAttendArgs::blocks"][::core::mem::offset_of!(QsaAttendArgs, blocks) - 48usize];
+    ["Offset of field: QsaAttendArgs::counts"][::core::mem::offset_of!(QsaAttendArgs, counts) - 56usize];
+    ["Offset of field: QsaAttendArgs::heads"][::core::mem::offset_of!(QsaAttendArgs, heads) - 64usize];
+    ["Offset of field: QsaAttendArgs::kv_heads"][::core::mem::offset_of!(QsaAttendArgs, kv_heads) - 68usize];
+    ["Offset of field: QsaAttendArgs::max_blocks"][::core::mem::offset_of!(QsaAttendArgs, max_blocks) - 72usize];
+    ["Offset of field: QsaAttendArgs::splits"][::core::mem::offset_of!(QsaAttendArgs, splits) - 76usize];
+    ["Offset of field: QsaAttendArgs::split_entries"][::core::mem::offset_of!(QsaAttendArgs, split_entries) - 80usize];
+    ["Offset of field: QsaAttendArgs::ratio"][::core::mem::offset_of!(QsaAttendArgs, ratio) - 84usize];
+    ["Offset of field: QsaAttendArgs::dim"][::core::mem::offset_of!(QsaAttendArgs, dim) - 88usize];
+    ["Offset of field: QsaAttendArgs::scale"][::core::mem::offset_of!(QsaAttendArgs, scale) - 92usize];
+};
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable)]
+pub struct QsaMergeArgs {
+    pub out: u64_,
+    pub partial: u64_,
+    pub partial_sums: u64_,
+    pub query_gate: u64_,
+    pub positions: u64_,
+    pub counts: u64_,
+    pub heads: u32_,
+    pub kv_heads: u32_,
+    pub splits: u32_,
+    pub split_entries: u32_,
+    pub ratio: u32_,
+    pub dim: u32_,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of QsaMergeArgs"][::core::mem::size_of::<QsaMergeArgs>() - 72usize];
+    ["Alignment of QsaMergeArgs"][::core::mem::align_of::<QsaMergeArgs>() - 8usize];
+    ["Offset of field: QsaMergeArgs::out"][::core::mem::offset_of!(QsaMergeArgs, out) - 0usize];
+    ["Offset of field: QsaMergeArgs::partial"][::core::mem::offset_of!(QsaMergeArgs, partial) - 8usize];
+    ["Offset of field: QsaMergeArgs::partial_sums"][::core::mem::offset_of!(QsaMergeArgs, partial_sums) - 16usize];
+    ["Offset of field: QsaMergeArgs::query_gate"][::core::mem::offset_of!(QsaMergeArgs, query_gate) - 24usize];
+    ["Offset of field: QsaMergeArgs::positions"][::core::mem::offset_of!(QsaMergeArgs, positions) - 32usize];
+    ["Offset of field: QsaMergeArgs::counts"][::core::mem::offset_of!(QsaMergeArgs, counts) - 40usize];
+    ["Offset of field: QsaMergeArgs::heads"][::core::mem::offset_of!(QsaMergeArgs, heads) - 48usize];
+    ["Offset of field: QsaMergeArgs::kv_heads"][::core::mem::offset_of!(QsaMergeArgs, kv_heads) - 52usize];
+    ["Offset of field: QsaMergeArgs::splits"][::core::mem::offset_of!(QsaMergeArgs, splits) - 56usize];
+    ["Offset of field: QsaMergeArgs::split_entries"][::core::mem::offset_of!(QsaMergeArgs, split_entries) - 60usize];
+    ["Offset of field: QsaMergeArgs::ratio"][::core::mem::offset_of!(QsaMergeArgs, ratio) - 64usize];
+    ["Offset of field: QsaMergeArgs::dim"][::core::mem::offset_of!(QsaMergeArgs, dim) - 68usize];
+};
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable)]
 pub struct GatherPackArgs {
     pub k_out: u64_,
     pub v_out: u64_,

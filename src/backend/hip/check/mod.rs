@@ -8,6 +8,8 @@
 mod bench;
 mod dense;
 mod gather;
+mod qsa_attend;
+mod qsa_index;
 mod residual;
 mod rope;
 
@@ -80,11 +82,14 @@ impl Report {
     }
 }
 
+/// Cases that belong together.
+type Family = fn(&mut Bench<'_>) -> Result<()>;
+
 /// Runs every case. `progress` hears of each as it ends. An error is a device that stopped working, with the case.
 pub fn run(context: &Context, pack: &Pack, progress: &mut dyn FnMut(&Outcome)) -> Result<Report> {
     let kernels = Kernels::load(context, pack)?;
     let mut bench = Bench::new(context, &kernels, progress)?;
-    let families: [fn(&mut Bench<'_>) -> Result<()>; 7] =
+    let families: [Family; 12] =
         [dense::canary, dense::embed, dense::norm, residual::write, residual::gate, rope::rope, gather::gather];
     dense::gemv(&mut bench)?;
     for family in families {

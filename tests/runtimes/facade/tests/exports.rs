@@ -4,7 +4,7 @@ use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::path::PathBuf;
 
 fn library() -> *mut c_void {
-    let mut path = PathBuf::from(std::env::current_exe().unwrap());
+    let mut path: PathBuf = std::env::current_exe().unwrap();
     path.pop();
     path.pop();
     let name = CString::new(path.join("examples/libhip_add_one.so").to_str().unwrap()).unwrap();

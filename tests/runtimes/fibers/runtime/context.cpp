@@ -72,6 +72,7 @@ static void swap(Fiber& from, Fiber& to) { swapcontext(&machine(from), &machine(
 void switch_to(Fiber& to) {
   Fiber& from = *current_fiber;
   current_fiber = &to;
+  current_group->accesses = 0;
 #if defined(CPU_TSAN)
   __tsan_switch_to_fiber(to.sanitizer, 1 /* does not order the two */);
 #endif

@@ -11,14 +11,17 @@
 #include <mutex>
 #include "runtime.h"
 
-extern "C" RUNTIME_LOCAL const u8 __ehdr_start[];
-
-u64 module_offset(const void* site) { return static_cast<u64>(static_cast<const u8*>(site) - __ehdr_start); }
+extern "C" RUNTIME_LOCAL const u8 __ehdr_start[], _end[];
 
 Position position(const void* site) {
   Position at;
+  if (site < __ehdr_start || site > _end) {  // a library's: it has no line of ours
+    snprintf(at.text, sizeof at.text, "an unknown line");
+    return at;
+  }
   // A return address may belong to the next line already.
-  snprintf(at.text, sizeof at.text, "@{%llx}", module_offset(site) - 1);
+  const u64 offset = static_cast<u64>(static_cast<const u8*>(site) - __ehdr_start);
+  snprintf(at.text, sizeof at.text, "@{%llx}", offset - 1);
   return at;
 }
 
@@ -64,9 +67,13 @@ void fail_divergent(Group& group) {
     for (u32 i = 0; i < group.threads && first->state != State::Barrier; i++)
       if (group.fibers[i].state == State::Barrier) first = &group.fibers[i];
   }
+  // Rather one that waits elsewhere or has returned than one that merely has not come here yet.
   const Fiber* other = nullptr;
-  for (u32 i = from; i < to && !other; i++)
-    if (group.fibers[i].state != first->state || group.fibers[i].site != first->site) other = &group.fibers[i];
+  for (u32 i = from; i < to; i++) {
+    const Fiber& fiber = group.fibers[i];
+    if (fiber.state == first->state && fiber.site == first->site) continue;
+    if (!other || (other->state == State::Ready && fiber.state != State::Ready)) other = &fiber;
+  }
   char one[128], two[128];
   describe_state(*first, one, sizeof one);
   if (other) describe_state(*other, two, sizeof two);

@@ -116,8 +116,14 @@ static void check_rarer(Group& group, u64 address, u64 bytes, const char* what, 
   fail("%s of %llu bytes at 0x%llx, outside device memory, at %s", what, bytes, address, position(site).text);
 }
 
+// A work-item that waits in a loop for another one never gives it a turn: 2^28 accesses take about a second.
+static constexpr u64 ENDLESS = 1ull << 28;
+
 // Whether it is the running fiber's stack or a range used before: nothing more to ask.
-static inline bool common(const Group& group, u64 address, u64 bytes) {
+static inline bool common(Group& group, u64 address, u64 bytes, const void* site) {
+  if (++group.accesses > ENDLESS)
+    fail("%llu loads and stores without a barrier or an end: does it wait for another work-item? At %s", ENDLESS,
+         position(site).text);
   if (address - reinterpret_cast<u64>(current_fiber->stack) < STACK_BYTES) return true;
   for (const Range& range : group.recent)
     if (address >= range.start && address + bytes <= range.end) return true;
@@ -132,7 +138,7 @@ void check_read(u64 address, u64 bytes, const void* site) {
     for (u64 i = 0; i < bytes; i++)
       if (offset + i >= LDS_SPAN || lds.bytes[offset + i] != LDS_WRITTEN)
         fail_lds(lds, offset + i < LDS_SPAN ? offset + i : 0, bytes, "load", site);
-  } else if (!common(group, address, bytes)) {
+  } else if (!common(group, address, bytes, site)) {
     check_rarer(group, address, bytes, "load", true, site);
   }
 }
@@ -147,7 +153,7 @@ void check_write(u64 address, u64 bytes, const void* site) {
         fail_lds(lds, offset + i < LDS_SPAN ? offset + i : 0, bytes, "store", site);
       lds.bytes[offset + i] = LDS_WRITTEN;
     }
-  } else if (!common(group, address, bytes)) {
+  } else if (!common(group, address, bytes, site)) {
     check_rarer(group, address, bytes, "store", false, site);
   }
 }

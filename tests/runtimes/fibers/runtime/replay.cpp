@@ -36,6 +36,21 @@ static std::string read_text() {
   return text;
 }
 
+// Whether someone only keeps these addresses from others. ASan's allocator does so with 4 TiB, where Linux also places
+// the allocations of the process that was recorded, and uses a few megabytes of them.
+static bool only_reserved(u64 start, u64 end) {
+  FILE* const maps = fopen("/proc/self/maps", "r");
+  bool found = false;
+  char line[512];
+  while (maps && !found && fgets(line, sizeof line, maps)) {
+    unsigned long long from, to;
+    char access[5];
+    found = sscanf(line, "%llx-%llx %4s", &from, &to, access) == 3 && from <= start && end <= to && !strcmp(access, "---p");
+  }
+  if (maps) fclose(maps);
+  return found;
+}
+
 // Maps whole pages; `mapped_end` is where the range before ended, as two may share a page.
 static void map_range(const Range& range, u64& mapped_end) {
   u64 start = range.start & ~4095ull;
@@ -43,7 +58,8 @@ static void map_range(const Range& range, u64& mapped_end) {
   if (start < mapped_end) start = mapped_end;
   if (start < end) {
     void* const at = reinterpret_cast<void*>(start);
-    void* const got = mmap(at, end - start, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+    const int how = MAP_PRIVATE | MAP_ANONYMOUS | (only_reserved(start, end) ? MAP_FIXED : MAP_FIXED_NOREPLACE);
+    void* const got = mmap(at, end - start, PROT_READ | PROT_WRITE, how, -1, 0);
     if (got != at) {
       fprintf(stderr, "the address 0x%llx of an allocation is taken here (%s)\n", start, strerror(errno));
       exit(3);

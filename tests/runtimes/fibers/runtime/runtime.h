@@ -97,6 +97,7 @@ struct Group {
   u32 at_barrier, finished;
   Pick pick_lane, pick_wave;
   bool failed, in_kernel;
+  u64 accesses;             // loads and stores since the last switch
   u64 random;
   Range recent[4];          // ranges of device memory that were accessed last
   u32 recent_next;
@@ -151,8 +152,7 @@ RUNTIME_LOCAL void check_write(u64 address, u64 bytes, const void* site);
 [[noreturn]] RUNTIME_LOCAL void fail(const char* format, ...) __attribute__((format(printf, 1, 2)));
 // Which threads wait where, when none can go on.
 [[noreturn]] RUNTIME_LOCAL void fail_divergent(Group& group);
-RUNTIME_LOCAL u64 module_offset(const void* site);
-// Room for "@{…}".
+// "@{…}" for a return address.
 struct Position { char text[32]; };
 RUNTIME_LOCAL Position position(const void* site);
 // Sends faults of kernels on this OS thread to Group::landing; undone when it goes out of scope.

@@ -15,6 +15,8 @@ use hip_facade::executor::{Executor, KernelInfo, Launch, Memory, Module};
 pub use library::{Layout, Library};
 pub use record::{RECORD_LIMIT, RECORD_VARIABLE, Sanitizer, replay, write_record};
 
+hip_facade::export!(|| Fibers);
+
 /// Why no kernel can run here, if so: what the build script found missing.
 pub fn missing() -> Option<&'static str> {
     Some(env!("HIP_FIBERS_MISSING")).filter(|why| !why.is_empty())

@@ -7,7 +7,7 @@
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use hip_facade::executor::{Launch, Memory};
 
@@ -87,8 +87,17 @@ pub struct Library {
     work: Work,
 }
 
-/// Each worker has a group of fibers with its stacks; more than this would spend address space on little.
-const MOST_WORKERS: usize = 16;
+/// Workers beside the launching threads, of all launches together: each has a group of fibers, whose guarded stacks are
+/// two mappings a work-item, and Linux allows a process 65,530 mappings.
+const MOST_HELPERS: usize = 16;
+static HELPERS: AtomicUsize = AtomicUsize::new(0);
+
+/// Takes up to so many helpers from those that are free.
+fn take_helpers(wanted: usize) -> usize {
+    let grant = |taken: usize| wanted.min(MOST_HELPERS.saturating_sub(taken));
+    let taken = HELPERS.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |taken| Some(taken + grant(taken)));
+    taken.map_or(0, grant)
+}
 
 impl Library {
     /// Opens the kernels in a layout; they stay open. Fails with a sentence if none were built, or if they were
@@ -189,9 +198,10 @@ impl Library {
             Err(text.to_string_lossy().into_owned())
         };
         let groups: u64 = shared.grid.iter().map(|&extent| u64::from(extent)).product();
-        let cores = std::thread::available_parallelism().map_or(1, usize::from).min(MOST_WORKERS);
-        let helpers = usize::try_from(groups).unwrap_or(usize::MAX).min(cores).saturating_sub(1);
-        std::thread::scope(|scope| {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let wanted = usize::try_from(groups).unwrap_or(usize::MAX).min(cores).saturating_sub(1);
+        let helpers = take_helpers(wanted);
+        let result = std::thread::scope(|scope| {
             let started: Vec<_> =
                 (0..helpers).filter_map(|_| std::thread::Builder::new().spawn_scoped(scope, one).ok()).collect();
             let mut result = one();
@@ -199,9 +209,10 @@ impl Library {
                 let other = helper.join().unwrap_or_else(|_| Err("a worker of the launch panicked".into()));
                 result = result.and(other);
             }
-            debug_assert_eq!(result.is_err(), shared.failed.load(Ordering::Relaxed) != 0);
             result
-        })
+        });
+        HELPERS.fetch_sub(helpers, Ordering::Relaxed);
+        result
     }
 }
 

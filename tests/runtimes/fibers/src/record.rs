@@ -106,6 +106,7 @@ pub fn replay(record: &Path, layout: Layout, sanitizer: Sanitizer) -> Result<(),
     let program = built(sanitizer.program(), layout);
     let symbolizer = option_env!("HIP_FIBERS_SYMBOLIZER").unwrap_or_default();
     let options = format!("external_symbolizer_path={symbolizer}:halt_on_error=1:print_stacktrace=1:history_size=4");
+    let mut last = String::new();
     for _ in 0..ATTEMPTS {
         let mut command = Command::new(&program);
         command.arg(record).env("TSAN_OPTIONS", &options).env("UBSAN_OPTIONS", &options);
@@ -113,14 +114,14 @@ pub fn replay(record: &Path, layout: Layout, sanitizer: Sanitizer) -> Result<(),
         let output = command.output().map_err(|error| format!("cannot run {}: {error}", program.display()))?;
         match output.status.code() {
             Some(0) => return Ok(()),
-            Some(ADDRESS_TAKEN) => continue,
+            Some(ADDRESS_TAKEN) => last = String::from_utf8_lossy(&output.stderr).trim().to_string(),
             _ => {
                 let report = String::from_utf8_lossy(&output.stderr);
                 return Err(format!("kernel {kernel}: {}", source::name_positions(&report, &program)));
             }
         }
     }
-    Err(format!("kernel {kernel}: the addresses of {} are taken in the replay program", record.display()))
+    Err(format!("kernel {kernel}: {} cannot be replayed: {last}, {ATTEMPTS} times", record.display()))
 }
 
 /// The kernel that a record is of.

@@ -1,5 +1,5 @@
 //! Kernels that are right give the right answer in every layout and schedule, and pass both sanitizers.
-#![cfg_attr(not(hip_fibers), allow(dead_code))]
+#![cfg_attr(not(hip_fibers), allow(dead_code, unused_imports))]
 
 mod support;
 

@@ -32,11 +32,10 @@ KERNEL(256, right_reverse, ReverseArgs) {
 // out (16x16) = A B, with A [16][16] by rows and B [16][16] by columns, in f16. block 32.
 struct TileArgs { float* out; const f16* rows; const f16* columns; };
 KERNEL(32, right_tile, TileArgs) {
+  const auto row_of_16 = [](u32 row) { return 32 * row; };
   Acc sum;
   tile_zero(sum);
-  const OperandRows rows = operand_rows(a.rows, [](u32 row) { return 32 * row; });
-  const OperandRows columns = operand_rows(a.columns, [](u32 column) { return 32 * column; });
-  tile_multiply(sum, tile_load(rows, 0), tile_load(columns, 0));
+  tile_multiply(sum, tile_load(operand_rows(a.rows, row_of_16), 0), tile_load(operand_rows(a.columns, row_of_16), 0));
   tile_each(sum, [&](u32 row, u32 column, float& element) { a.out[16 * row + column] = element; });
 }
 

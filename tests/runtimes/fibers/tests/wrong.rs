@@ -1,9 +1,10 @@
 //! Every planted error (wrong_kernels.hip) is reported with kernel and line by the checker it is meant for.
-#![cfg_attr(not(hip_fibers), allow(dead_code))]
+#![cfg_attr(not(hip_fibers), allow(dead_code, unused_imports))]
 
 mod support;
 
-use hip_fibers::{Layout, Sanitizer};
+use hip_facade::executor::Memory;
+use hip_fibers::{Layout, Library, Sanitizer};
 use support::{Arguments, Device, launch, run, sanitize};
 
 const SOURCE: &str = include_str!("wrong_kernels.hip");
@@ -31,7 +32,7 @@ fn reported(name: &str, threads: u32, what: &str) {
             let kernel = format!("wrong_{name}");
             let mut launch = launch(&kernel, 1, threads, &arguments);
             launch.schedule = schedule;
-            launch.dynamic_lds = 256;
+            launch.dynamic_lds = if name == "dynamic_lds_overrun" { 256 } else { 0 };
             let error = run(layout, &launch, &device).expect_err(&kernel);
             assert!(error.starts_with(&format!("kernel {kernel}, workgroup (0,0,0) thread ")), "{error}");
             assert!(error.contains(what), "{layout:?} {schedule}: {error}");
@@ -82,6 +83,40 @@ fn a_wrong_lane_row_is_reported_in_the_gfx11_layout_only() {
     assert_eq!(go(Layout::Gfx12), Ok(()));
 }
 
+#[test]
+#[cfg_attr(not(hip_fibers), ignore = "no clang++ 19 or newer")]
+fn an_endless_wait_is_reported() {
+    let device = Device::default();
+    let arguments = arguments(&device, 0);
+    let error = run(Layout::Gfx12, &launch("wrong_endless_wait", 1, 64, &arguments), &device).expect_err("waits");
+    assert!(error.contains("does it wait for another work-item?") && error.contains(&line("endless_wait")), "{error}");
+}
+
+/// Says that addresses are accessible which are not: the signal must be caught.
+struct Boastful;
+
+impl Memory for Boastful {
+    fn find(&self, address: u64) -> Option<(u64, u64)> {
+        Some((0, address + 1))
+    }
+
+    fn ranges(&self) -> Vec<(u64, u64)> {
+        vec![(0, u64::MAX / 2)]
+    }
+}
+
+#[test]
+#[cfg_attr(not(hip_fibers), ignore = "no clang++ 19 or newer")]
+fn a_segmentation_fault_in_a_kernel_is_an_error_value() {
+    let device = Device::default();
+    let arguments = arguments(&device, 0);
+    for layout in Layout::ALL {
+        let launch = launch("wrong_wild_read", 3, 64, &arguments);
+        let error = Library::open(layout).unwrap().launch(&launch, &Boastful).expect_err("unmapped");
+        assert!(error.contains("access at 0x1") && error.contains(&line("wild_read")), "{error}");
+    }
+}
+
 /// The host process goes on after any fault: the next launch of the same thread runs.
 #[test]
 #[cfg_attr(not(hip_fibers), ignore = "no clang++ 19 or newer")]
@@ -97,7 +132,7 @@ fn a_fault_leaves_the_process_able_to_launch() {
     }
 }
 
-/// Replays must report `what` at the line, in every layout, and the other sanitizer must not.
+/// A replay must report `what` at the line, in every layout.
 fn replay_reports(name: &str, threads: u32, groups: u32, index: u32, sanitizer: Sanitizer, what: &str) {
     let device = Device::default();
     let arguments = arguments(&device, index);

@@ -86,6 +86,13 @@ KERNEL(64, wrong_stack_overflow, WrongArgs) {
   a.out[tid()] = static_cast<float>(deepen(tid()));
 }
 
+// checked: waits for a store of a work-item that never gets its turn.
+KERNEL(64, wrong_endless_wait, WrongArgs) {
+  volatile float* const out = a.out;
+  if (tid() == 0) while (out[1] == 0.f) {}  // LINE endless_wait
+  else out[tid()] = 1.f;
+}
+
 // checked: by zero.
 KERNEL(64, wrong_division, WrongArgs) {
   a.out[tid()] = static_cast<float>(tid() / a.n);  // LINE division
@@ -105,14 +112,14 @@ KERNEL(64, wrong_workgroup_race, WrongArgs) {
 
 // checked, in the gfx11 layout: lanes 16 to 31 must hold what lanes 0 to 15 hold.
 KERNEL(32, wrong_lane_row, WrongArgs) {
-  Operand fa, fb;
+  Operand rows, columns;
   Acc sum;
   tile_zero(sum);
-  for (int i = 0; i < OPERAND_ELEMENTS; i++) {
-    fa.h[i] = to_f16(static_cast<float>(lane()));
-    fb.h[i] = to_f16(1.f);
+  for (u32 i = 0; i < OPERAND_ELEMENTS; i++) {
+    rows.h[i] = to_f16(static_cast<float>(lane()));
+    columns.h[i] = to_f16(1.f);
   }
-  tile_multiply(sum, fa, fb);  // LINE lane_row
+  tile_multiply(sum, rows, columns);  // LINE lane_row
   tile_each(sum, [&](u32 row, u32 column, float& element) { a.out[16 * row + column] = element; });
 }
 

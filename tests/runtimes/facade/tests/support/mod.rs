@@ -2,7 +2,7 @@
 //!
 //! Owns: `fresh`, a few wrappers that assert success. Always true: tests of one binary run one at a time, because a
 //! stand-in is one per process. Not here: tests.
-#![allow(dead_code)]
+#![allow(dead_code, unused_imports, unused_macros)]
 
 mod add_one;
 
@@ -14,6 +14,24 @@ pub use hip_facade::abi::*;
 pub use hip_symbols::*;
 
 hip_facade::export!(add_one::AddOne::new);
+
+/// Calls HIP and asserts success.
+macro_rules! hip {
+    ($call:expr) => {
+        // SAFETY: tests hand over pointers to live locals, and handles and addresses that the stand-in checks.
+        $crate::support::ok(unsafe { $call })
+    };
+}
+
+/// Calls HIP and asserts an error.
+macro_rules! fails {
+    ($code:ident, $call:expr) => {
+        // SAFETY: as in `hip!`.
+        assert_eq!(unsafe { $call }, $crate::support::code::$code, "{}", $crate::support::last_fault())
+    };
+}
+
+pub(crate) use {fails, hip};
 
 /// HIP's numbers that tests expect.
 pub mod code {
@@ -27,6 +45,21 @@ pub mod code {
     pub const NOT_SUPPORTED: i32 = E::NOT_SUPPORTED.0;
     pub const CAPTURE_UNSUPPORTED: i32 = E::CAPTURE_UNSUPPORTED.0;
     pub const CAPTURE_INVALIDATED: i32 = E::CAPTURE_INVALIDATED.0;
+    pub const CAPTURE_UNJOINED: i32 = E::CAPTURE_UNJOINED.0;
+    pub const CAPTURE_UNMATCHED: i32 = E::CAPTURE_UNMATCHED.0;
+    pub const CAPTURE_IMPLICIT: i32 = E::CAPTURE_IMPLICIT.0;
+    pub const CAPTURE_ISOLATION: i32 = E::CAPTURE_ISOLATION.0;
+    pub const CAPTURE_MERGE: i32 = E::CAPTURE_MERGE.0;
+    pub const CAPTURED_EVENT: i32 = E::CAPTURED_EVENT.0;
+    pub const GRAPH_EXEC_UPDATE_FAILURE: i32 = E::GRAPH_EXEC_UPDATE_FAILURE.0;
+    pub const NOT_FOUND: i32 = E::NOT_FOUND.0;
+    pub const INVALID_IMAGE: i32 = E::INVALID_IMAGE.0;
+    pub const INVALID_CONFIGURATION: i32 = E::INVALID_CONFIGURATION.0;
+    pub const LAUNCH_OUT_OF_RESOURCES: i32 = E::LAUNCH_OUT_OF_RESOURCES.0;
+    pub const NO_BINARY_FOR_GPU: i32 = E::NO_BINARY_FOR_GPU.0;
+    pub const NO_DEVICE: i32 = E::NO_DEVICE.0;
+    pub const HOST_MEMORY_ALREADY_REGISTERED: i32 = E::HOST_MEMORY_ALREADY_REGISTERED.0;
+    pub const HOST_MEMORY_NOT_REGISTERED: i32 = E::HOST_MEMORY_NOT_REGISTERED.0;
 }
 
 /// The stand-in as new, for this test alone.
@@ -97,6 +130,29 @@ pub fn read(address: u64, count: usize) -> Vec<u32> {
 pub fn peek(address: u64) -> u32 {
     // SAFETY: tests ask for memory of live pinned allocations only.
     unsafe { (address as *const u32).read_volatile() }
+}
+
+/// Free and total bytes of the device.
+pub fn memory_info() -> (usize, usize) {
+    let mut total = 0;
+    let free = get(0, |out| {
+        // SAFETY: both are valid pointers.
+        unsafe { hipMemGetInfo(out, &mut total) }
+    });
+    (free, total)
+}
+
+/// A list for `note`: pinned, so that the host can read it without a call.
+pub fn notes() -> u64 {
+    let list = pinned(4 * 64);
+    // SAFETY: the allocation is that long and nothing runs.
+    unsafe { std::slice::from_raw_parts_mut(list as *mut u32, 64).fill(0) };
+    list
+}
+
+/// What `note` wrote so far.
+pub fn noted(list: u64) -> Vec<u32> {
+    (0..peek(list)).map(|index| peek(list + 4 + 4 * u64::from(index))).collect()
 }
 
 /// The kernels.

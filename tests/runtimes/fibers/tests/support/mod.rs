@@ -1,4 +1,5 @@
 //! Device memory for tests without HIP's calls: each allocation ends at a page that cannot be accessed.
+#![allow(dead_code, reason = "each test file uses its own part")]
 
 use std::path::PathBuf;
 use std::sync::Mutex;
