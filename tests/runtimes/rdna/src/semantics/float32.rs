@@ -133,6 +133,9 @@ fn div_fixup(quotient: f32, denominator: f32, numerator: f32) -> f32 {
         signed(f32::INFINITY)
     } else if denominator.is_infinite() || numerator == 0.0 {
         signed(0.0)
+    } else if quotient.is_nan() {
+        // The refinement ran into infinity minus infinity: the quotient is too large.
+        signed(f32::INFINITY)
     } else {
         signed(quotient.abs())
     }
