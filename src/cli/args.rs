@@ -45,6 +45,8 @@ pub enum Verb {
     Score(ScoreArgs),
     /// Describe a model: shape, parameters and bytes by group
     Inspect(InspectArgs),
+    /// Say what stands between this machine and a GPU
+    Doctor(DoctorArgs),
     /// Rewrite a model as one GGUF file
     Quantize(QuantizeArgs),
     /// Print a completion script for a shell
@@ -368,6 +370,23 @@ pub struct InspectArgs {
     /// The model.
     #[command(flatten)]
     pub model: ModelArgs,
+}
+
+/// `hipfire doctor`.
+#[derive(Debug, Args)]
+pub struct DoctorArgs {
+    /// Run every kernel against its CPU oracle on each device
+    #[arg(long)]
+    pub self_test: bool,
+    /// A kernel pack instead of the one inside this program
+    #[arg(long, value_name = "FILE")]
+    pub kernel_pack: Option<PathBuf>,
+    /// Also write everything as JSON into this file: the receipt
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// `hipfire quantize`.

@@ -5,6 +5,7 @@
 //! Not here: how text is generated (`engine`), what it means (`text`).
 
 pub mod args;
+mod doctor;
 mod export;
 mod input;
 mod inspect;
@@ -73,6 +74,7 @@ fn dispatch(args: Vec<OsString>) -> Result<(), Failure> {
         Some(Verb::Run(args)) => run::run(&args, &settings, ui),
         Some(Verb::Score(args)) => score::score(&args, &ui),
         Some(Verb::Inspect(args)) => inspect::inspect(&args),
+        Some(Verb::Doctor(args)) => doctor::doctor(&args, &ui),
         Some(Verb::Quantize(args)) => quantize::quantize(&args, &ui),
         Some(Verb::Completions { shell }) => {
             let mut script = Vec::new();
