@@ -3,6 +3,9 @@
 //! Each line's operands: v4, v5, v6, v7 hold the inputs a, b, c, d of a lane; v8 to v11 are stored as its results and
 //! start as the inputs. Signs, halves and output modifiers are in the text, so the decoder's fields are tested too.
 
+// `a & b | c << d` is how the instruction set's own description writes bit fields.
+#![allow(clippy::precedence)]
+
 mod support;
 
 use std::fmt::Write as _;

@@ -155,6 +155,9 @@ macro_rules! scalar {
 fn flag<T>((value, carry): (T, bool)) -> Flagged<T> {
     Flagged(value, carry)
 }
+fn unordered(a: f32, b: f32) -> bool {
+    a.is_nan() || b.is_nan()
+}
 fn bits(a: u64, offset: u32, width: u32) -> u64 {
     let shifted = a >> offset;
     if width >= 64 { shifted } else { shifted & ((1 << width) - 1) }
@@ -313,10 +316,10 @@ scalar! { COMPARE;
     "s_cmp_eq_f32"(a: f32, b: f32) -> bool = a == b;
     "s_cmp_le_f32"(a: f32, b: f32) -> bool = a <= b;
     "s_cmp_gt_f32"(a: f32, b: f32) -> bool = a > b;
-    "s_cmp_lg_f32"(a: f32, b: f32) -> bool = a < b || a > b;
+    "s_cmp_lg_f32"(a: f32, b: f32) -> bool = !unordered(a, b) && a != b;
     "s_cmp_ge_f32"(a: f32, b: f32) -> bool = a >= b;
-    "s_cmp_o_f32"(a: f32, b: f32) -> bool = !a.is_nan() && !b.is_nan();
-    "s_cmp_u_f32"(a: f32, b: f32) -> bool = a.is_nan() || b.is_nan();
+    "s_cmp_o_f32"(a: f32, b: f32) -> bool = !unordered(a, b);
+    "s_cmp_u_f32"(a: f32, b: f32) -> bool = unordered(a, b);
     "s_cmp_nge_f32"(a: f32, b: f32) -> bool = a.partial_cmp(&b).is_none_or(std::cmp::Ordering::is_lt);
     "s_cmp_nlg_f32"(a: f32, b: f32) -> bool = a.partial_cmp(&b).is_none_or(std::cmp::Ordering::is_eq);
     "s_cmp_ngt_f32"(a: f32, b: f32) -> bool = a.partial_cmp(&b).is_none_or(std::cmp::Ordering::is_le);
