@@ -3,6 +3,9 @@
 //! Each line's operands: v4, v5, v6, v7 hold the inputs a, b, c, d of a lane; v8 to v11 are stored as its results and
 //! start as the inputs. Signs, halves and output modifiers are in the text, so the decoder's fields are tested too.
 
+// `a & b | c << d` is how the instruction set's own description writes bit fields.
+#![allow(clippy::precedence)]
+
 mod support;
 
 use std::fmt::Write as _;
@@ -177,7 +180,7 @@ fn fp8(x: u32) -> f32 {
 }
 
 /// One kernel a line, in one code object.
-fn assemble(target: &str) -> Vec<u8> {
+fn assemble(target: &str, denormals: u32) -> Vec<u8> {
     let gfx12 = target == "gfx1201";
     let (scalar, vector) =
         if gfx12 { ("s_wait_kmcnt 0x0", "s_wait_loadcnt 0x0") } else { ("s_waitcnt lgkmcnt(0)", "s_waitcnt vmcnt(0)") };
@@ -192,7 +195,7 @@ fn assemble(target: &str) -> Vec<u8> {
              v_mov_b32 v9, v5\n v_mov_b32 v10, v6\n v_mov_b32 v11, v7\n {line}\n global_store_b128 v1, v[8:11], s[6:7]\n \
              s_endpgm\n.Lend{n}:\n.size line{n}, .Lend{n}-line{n}\n.rodata\n.p2align 6\n.amdhsa_kernel line{n}\n \
              .amdhsa_user_sgpr_kernarg_segment_ptr 1\n .amdhsa_next_free_vgpr 16\n .amdhsa_next_free_sgpr 16\n \
-             .amdhsa_wavefront_size32 1\n .amdhsa_kernarg_size 16\n .amdhsa_float_denorm_mode_32 3\n.end_amdhsa_kernel\n.text"
+             .amdhsa_wavefront_size32 1\n .amdhsa_kernarg_size 16\n .amdhsa_float_denorm_mode_32 {denormals}\n.end_amdhsa_kernel\n.text"
         );
         let _ = writeln!(
             described,
@@ -279,7 +282,7 @@ fn single_instructions_give_what_the_instruction_set_says() {
     let given = inputs();
     let mut wrong = Vec::new();
     for target in TARGETS {
-        let module = Rdna::new(1).load(&assemble(target), target).unwrap();
+        let module = Rdna::new(1).load(&assemble(target, 3), target).unwrap();
         for (n, line) in LINES.iter().enumerate().filter(|(_, l)| applies(l, target)) {
             let (text, _, expect) = line;
             let out = match run(&*module, &format!("line{n}"), &given) {
@@ -305,4 +308,22 @@ fn single_instructions_give_what_the_instruction_set_says() {
         }
     }
     assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
+}
+
+#[test]
+#[cfg_attr(not(has_clang), ignore = "clang-22 is not installed")]
+fn a_kernel_without_denormals_reads_and_writes_zeros_for_them() {
+    // The plain product of the third and fourth input, in the dual issue's second half: v9 = c + d.
+    let line = LINES.iter().position(|l| l.0.starts_with("v_dual_mul_f32")).unwrap();
+    let (tiny, small) = (1u32, 0x0080_0001u32);
+    let given = [[0x3f80_0000, tiny, small, 0x8080_0000], [small, 0x3f00_0000, tiny, tiny]];
+    for target in TARGETS {
+        for (denormals, want) in [(3, [[tiny, 1], [0x0040_0000, 2]]), (0, [[0, 0], [0, 0]])] {
+            let module = Rdna::new(1).load(&assemble(target, denormals), target).unwrap();
+            let out = run(&*module, &format!("line{line}"), &given).unwrap();
+            for (got, want) in out.iter().zip(want) {
+                assert_eq!(got[..2], want, "{target} mode {denormals}");
+            }
+        }
+    }
 }
