@@ -111,7 +111,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         unused: 0,
     };
     let grid = (HEADS + 2 * KV_HEADS + INDEX_HEADS + 1).div_ceil(8);
-    let mut grow = |ranges: &mut Vec<Range>, tokens: usize| -> Result<bool, Box<dyn Error>> {
+    let grow = |ranges: &mut Vec<Range>, tokens: usize| -> Result<bool, Box<dyn Error>> {
         let needs = PLANES.map(|(_, bytes)| bytes * tokens.next_multiple_of(4));
         let mut growths: Vec<_> = ranges.iter_mut().enumerate().map(|(i, range)| (range, needs[i % 4])).collect();
         Ok(ensure_ahead(&mut growths)?)
