@@ -119,6 +119,7 @@ template<int DIM> DEV void gather_attend(const GatherAttendArgs& a, GatherLds<DI
   // l so far holds this lane's own entries.
   columns_sum(l);
   UNROLL for (u32 i = 0; i < ACC_ELEMENTS; i++) {
+    if (acc_row(i) != 0) continue;  // one lane a column
     lds.m[wave()][acc_column(i)] = m.v[acc_slot(i)];
     lds.l[wave()][acc_column(i)] = l.v[acc_slot(i)];
   }

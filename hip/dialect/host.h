@@ -58,7 +58,9 @@ DEV void keep_order()     {}
 DEV void fence_device()   { cpu_fence(); }
 
 // LDS is known by the variable that stands for it: one array a function, however often it is inlined, as on a GPU.
-#define CPU_LDS(T, name) static const char name##__lds = 0; T& name = *static_cast<T*>(cpu_lds(&name##__lds, sizeof(T), alignof(T)))
+#define CPU_LDS(T, name)              \
+  static const char name##__lds = 0; \
+  T& name = *static_cast<T*>(cpu_lds(&name##__lds, sizeof(T), alignof(T)))
 #define LDS(T, name)        CPU_LDS(T, name)
 #define LDS_ARR(T, name, n) using name##__array = T[n]; CPU_LDS(name##__array, name)
 #define LDS_BIG(T, name)    CPU_LDS(T, name)

@@ -27,7 +27,7 @@ mod ple;
 mod qsa;
 mod quantised;
 mod rope;
-mod select;
+pub(in crate::backend) mod select;
 pub mod simd;
 mod target;
 pub mod tile;

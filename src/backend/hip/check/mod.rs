@@ -8,6 +8,8 @@
 mod bench;
 mod dense;
 mod gather;
+mod qsa_attend;
+mod qsa_index;
 mod residual;
 mod rope;
 
@@ -80,13 +82,27 @@ impl Report {
     }
 }
 
+/// Cases that belong together.
+type Family = fn(&mut Bench<'_>) -> Result<()>;
+
 /// Runs every case. `progress` hears of each as it ends. An error is a device that stopped working, with the case.
 pub fn run(context: &Context, pack: &Pack, progress: &mut dyn FnMut(&Outcome)) -> Result<Report> {
     let kernels = Kernels::load(context, pack)?;
     let mut bench = Bench::new(context, &kernels, progress)?;
-    let families: [fn(&mut Bench<'_>) -> Result<()>; 7] =
-        [dense::canary, dense::embed, dense::norm, residual::write, residual::gate, rope::rope, gather::gather];
-    dense::gemv(&mut bench)?;
+    let families: [Family; 12] = [
+        dense::canary,
+        dense::embed,
+        dense::norm,
+        dense::gemv,
+        residual::write,
+        residual::gate,
+        rope::rope,
+        qsa_index::prepare,
+        qsa_index::score,
+        qsa_index::select,
+        qsa_attend::attend,
+        gather::gather,
+    ];
     for family in families {
         family(&mut bench)?;
     }

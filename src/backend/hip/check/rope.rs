@@ -45,25 +45,14 @@ pub fn rope(bench: &mut Bench<'_>) -> Result<()> {
         let error = if normed { norm_error(dim.div_ceil(32) + 5, dim) } else { 0.0 };
         let mut want = Vec::with_capacity(rows * heads * dim);
         for row in 0..rows {
+            let (cos, sin) = (&cos[row * half..][..half], &sin[row * half..][..half]);
             for head in 0..heads {
                 let mut n = x[row * row_stride + head * head_stride..][..dim].to_vec();
                 if normed {
                     norm::rms(&mut n, &weight, 1e-6);
                 }
-                for i in 0..dim {
-                    let n = |i: usize| n[i] as f64;
-                    let (a, b, sign) = match i {
-                        i if i < half => (n(i), n(i + half), -1.0),
-                        i if i < 2 * half => (n(i), n(i - half), 1.0),
-                        i => {
-                            want.push(Expected { value: n(i), bound: error * n(i).abs() });
-                            continue;
-                        }
-                    };
-                    let (c, s) = (cos[row * half + i % half] as f64, sin[row * half + i % half] as f64);
-                    let magnitude = (a * c).abs() + (b * s).abs();
-                    want.push(Expected { value: a * c + sign * b * s, bound: (error + 2.0 * U32) * magnitude });
-                }
+                want.extend(rotated(&n, cos, sin, error));
+                want.extend(n[2 * half..].iter().map(|&v| Expected { value: v as f64, bound: error * v.abs() as f64 }));
             }
         }
         let got = bench.read::<f32>(&out)?;
@@ -71,4 +60,17 @@ pub fn rope(bench: &mut Bench<'_>) -> Result<()> {
         bench.close("head_norm_rope", case, Class::Ordered, &got, &want);
     }
     Ok(())
+}
+
+/// A head after half-split rotation, where its elements carry the relative `error` already.
+pub fn rotated(n: &[f32], cos: &[f32], sin: &[f32], error: f64) -> Vec<Expected> {
+    let half = cos.len();
+    let n = |i: usize| n[i] as f64;
+    let turn = |i: usize, a: f64, b: f64| {
+        let (a, b) = (a * cos[i % half] as f64, b * sin[i % half] as f64);
+        Expected { value: a + b, bound: (error + 2.0 * U32) * (a.abs() + b.abs()) }
+    };
+    let first = (0..half).map(|i| turn(i, n(i), -n(i + half)));
+    let second = (half..2 * half).map(|i| turn(i, n(i), n(i - half)));
+    first.chain(second).collect()
 }

@@ -12,6 +12,8 @@ use crate::modes::Mode;
 pub struct Card {
     /// `gcnArchName`
     pub arch: &'static str,
+    /// `EF_AMDGPU_MACH` of code objects it can run: its own, and its family's generic one.
+    pub machines: [u32; 2],
     /// `major` and `minor` as HIP reports them.
     pub version: (i32, i32),
     /// Whether memory is shared with the host.
@@ -31,6 +33,7 @@ pub struct Card {
 const CARDS: [Card; 2] = [
     Card {
         arch: "gfx1201",
+        machines: [0x4e, 0x59],
         version: (12, 0),
         integrated: false,
         compute_units: 64,
@@ -41,6 +44,7 @@ const CARDS: [Card; 2] = [
     },
     Card {
         arch: "gfx1151",
+        machines: [0x4a, 0x54],
         version: (11, 5),
         integrated: true,
         compute_units: 40,
@@ -113,61 +117,37 @@ impl Card {
             _ => return None,
         })
     }
+}
 
-    /// `hipDeviceProp_t` of this card under a name.
-    pub fn properties(&self, name: &str, total_memory: u64) -> DeviceProperties {
-        let mut properties = DeviceProperties::default();
-        properties.text(0, name);
-        properties.text(1160, self.arch);
-        for (offset, bytes) in [
-            (288, total_memory as usize),
-            (296, LDS_BYTES as usize),
-            (312, i32::MAX as usize),
-            (352, i32::MAX as usize),
-            (640, LDS_BYTES as usize),
-            (1416, LDS_BYTES as usize),
-        ] {
-            properties.size(offset, bytes);
-        }
-        // Offset of a member, and the attribute that has its value.
-        for (offset, attribute) in [
-            (304, 71),
-            (308, 87),
-            (320, 56),
-            (324, 26),
-            (328, 27),
-            (332, 28),
-            (336, 29),
-            (340, 30),
-            (344, 31),
-            (348, 5),
-            (360, 23),
-            (364, 61),
-            (388, 63),
-            (396, 16),
-            (400, 3),
-            (576, 8),
-            (584, 67),
-            (588, 68),
-            (592, 69),
-            (600, 2),
-            (604, 85),
-            (608, 60),
-            (612, 59),
-            (616, 19),
-            (624, 57),
-            (648, 72),
-            (684, 4),
-            (712, 25),
-            (728, 90),
-            (1424, 10000),
-            (1464, 10011),
-            (1468, 10012),
-        ] {
-            properties.int(offset, self.attribute(attribute, total_memory).unwrap_or(0));
-        }
-        properties
+/// Members of `hipDeviceProp_t` that an attribute holds: offset, `hipDeviceAttribute_t`.
+#[rustfmt::skip]
+const INTEGERS: [(usize, i32); 32] = [
+    (304, 71), (308, 87), (320, 56), (324, 26), (328, 27), (332, 28), (336, 29), (340, 30), (344, 31), (348, 5),
+    (360, 23), (364, 61), (388, 63), (396, 16), (400, 3), (576, 8), (584, 67), (588, 68), (592, 69), (600, 2),
+    (604, 85), (608, 60), (612, 59), (616, 19), (624, 57), (648, 72), (684, 4), (712, 25), (728, 90), (1424, 10000),
+    (1464, 10011), (1468, 10012),
+];
+/// The same for members of eight bytes: sharedMemPerBlock, memPitch, totalConstMem, and LDS a multiprocessor twice.
+const SIZES: [(usize, i32); 5] = [(296, 74), (312, 58), (352, 83), (640, 76), (1416, 10002)];
+
+/// `hipDeviceProp_t` from a name, an architecture and attributes.
+pub fn properties(
+    name: &str,
+    arch: &str,
+    total_memory: u64,
+    attribute: impl Fn(i32) -> Option<i32>,
+) -> DeviceProperties {
+    let mut properties = DeviceProperties::default();
+    properties.text(0, name);
+    properties.text(1160, arch);
+    properties.size(288, total_memory as usize);
+    for (offset, wanted) in SIZES {
+        properties.size(offset, attribute(wanted).and_then(|value| usize::try_from(value).ok()).unwrap_or(0));
     }
+    for (offset, wanted) in INTEGERS {
+        properties.int(offset, attribute(wanted).unwrap_or(0));
+    }
+    properties
 }
 
 /// Memory of the device in bytes.

@@ -207,6 +207,7 @@ fn parameters_of_a_kernel_node_are_updated_in_the_executable_only_and_for_later_
     // SAFETY: zeros are a valid value; the node's pointers live as long as the graph.
     let mut parameters =
         get(unsafe { std::mem::zeroed::<KernelNodeParams>() }, |out| unsafe { hipGraphKernelNodeGetParams(node, out) });
+    // SAFETY: the list has one pointer, to the sixteen bytes of the node.
     let captured = unsafe { *(*parameters.arguments).cast::<[u64; 2]>() };
     assert_eq!((captured, parameters.function, parameters.block.x), ([first, 1], kernels.add_one, 32));
     hip!(hipGraphLaunch(exec, stream));

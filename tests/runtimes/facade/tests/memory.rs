@@ -115,6 +115,12 @@ fn a_module_is_checked_and_its_functions_end_with_it() {
     image[15] = 1;
     fails!(INVALID_IMAGE, hipModuleLoadData(&mut module, image.as_ptr().cast()));
     assert_eq!(last_fault(), "the code object is not for gfx1201");
+    // Machine AMDGPU, EF_AMDGPU_MACH of gfx1151; then that of gfx12-generic.
+    (image[15], image[18], image[48]) = (0, 224, 0x4a);
+    fails!(NO_BINARY_FOR_GPU, hipModuleLoadData(&mut module, image.as_ptr().cast()));
+    assert_eq!(last_fault(), "the code object is for EF_AMDGPU_MACH 0x4a, not for gfx1201");
+    image[48] = 0x59;
+    hip!(hipModuleLoadData(&mut module, image.as_ptr().cast()));
     fails!(NOT_FOUND, hipModuleGetFunction(&mut function, kernels.module, c"nothing".as_ptr()));
     let mut value = 0;
     hip!(hipFuncGetAttribute(&mut value, 4, kernels.note));

@@ -128,7 +128,8 @@ static void on_signal(int number, siginfo_t* details, void* machine) {
   else if (number == SIGILL) describe_signal(*group, "reached a trap at %s", at.text);
   else if (address < stack && address + STACK_BYTES > stack)
     describe_signal(*group, "more than %u bytes of stack at %s", STACK_BYTES, at.text);
-  else describe_signal(*group, "access at %p, outside device memory, at %s", static_cast<const void*>(address), at.text);
+  else
+    describe_signal(*group, "access at %p, outside device memory, at %s", static_cast<const void*>(address), at.text);
   group->in_kernel = false;
   siglongjmp(group->landing, 1);
 }

@@ -45,7 +45,8 @@ static bool only_reserved(u64 start, u64 end) {
   while (maps && !found && fgets(line, sizeof line, maps)) {
     unsigned long long from, to;
     char access[5];
-    found = sscanf(line, "%llx-%llx %4s", &from, &to, access) == 3 && from <= start && end <= to && !strcmp(access, "---p");
+    const bool read = sscanf(line, "%llx-%llx %4s", &from, &to, access) == 3;
+    found = read && from <= start && end <= to && !strcmp(access, "---p");
   }
   if (maps) fclose(maps);
   return found;

@@ -29,7 +29,9 @@ void __sanitizer_finish_switch_fiber(void* fake_stack_save, const void** old_bot
 void __asan_poison_memory_region(const volatile void* address, size_t bytes);
 void __asan_unpoison_memory_region(const volatile void* address, size_t bytes);
 }
-static inline void sanitizer_finish_switch(void* fake_stack) { __sanitizer_finish_switch_fiber(fake_stack, nullptr, nullptr); }
+static inline void sanitizer_finish_switch(void* fake_stack) {
+  __sanitizer_finish_switch_fiber(fake_stack, nullptr, nullptr);
+}
 static inline void sanitizer_forbid(const void* address, size_t bytes) { __asan_poison_memory_region(address, bytes); }
 static inline void sanitizer_allow(const void* address, size_t bytes) { __asan_unpoison_memory_region(address, bytes); }
 #else

@@ -102,6 +102,9 @@ pub fn replay(record: &Path, layout: Layout, sanitizer: Sanitizer) -> Result<(),
     if let Some(why) = sanitizers_missing() {
         return Err(format!("hip-fibers was built without replay programs: {why}"));
     }
+    if layout == Layout::Cuda {
+        return Err("launches are replayed in the layouts of gfx11 and gfx12 only".into());
+    }
     let kernel = kernel_of(record)?;
     let program = built(sanitizer.program(), layout);
     let symbolizer = option_env!("HIP_FIBERS_SYMBOLIZER").unwrap_or_default();

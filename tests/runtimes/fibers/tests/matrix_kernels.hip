@@ -27,8 +27,10 @@ template<class T, class Sum, class Multiply> DEV void multiply(const MatrixArgs&
   for (u32 i = 0; i < ACC_ELEMENTS; i++) args.out[16 * acc_row(i) + acc_column(i)] = __builtin_bit_cast(u32, c[i]);
 }
 
-#define MATRIX(type, T, Sum) \
-  KERNEL(32, matrix_##type, MatrixArgs) { multiply<T, Sum>(a, [](Sum* c, const T* x, const T* y) { wmma_##type(c, x, y); }); }
+#define MATRIX(type, T, Sum)                                                           \
+  KERNEL(32, matrix_##type, MatrixArgs) {                                              \
+    multiply<T, Sum>(a, [](Sum* c, const T* x, const T* y) { wmma_##type(c, x, y); }); \
+  }
 MATRIX(f16, f16, float)
 MATRIX(bf16, u16, float)
 MATRIX(i8, i8, i32)

@@ -176,7 +176,7 @@ struct Worker<'a> {
 impl<'a> Worker<'a> {
     fn new(grid: &'a Grid<'a>, memory: Checked<'a>, lds: usize) -> Self {
         let count = grid.threads.div_ceil(LANES as u32);
-        let waves = (0..count).map(|_| Wave::new()).collect();
+        let waves = (0..count).map(|_| Wave::default()).collect();
         let counters = Counters { executed: vec![0; grid.code.program.insts.len() + 1], ..Counters::default() };
         let group = Group {
             lds: vec![0; lds],

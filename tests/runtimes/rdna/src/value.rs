@@ -243,7 +243,7 @@ word!(f32, Slot::F32, f32::from_bits, f32::to_bits, |w: &mut Wave, i: &Inst, mut
     }
     store32(w, i, &x)
 });
-word!(u16, Slot::B16, |x| x as u16, |x| u32::from(x), |w: &mut Wave, i: &Inst, x: Lanes| store16(w, i, &x));
+word!(u16, Slot::B16, |x| x as u16, u32::from, |w: &mut Wave, i: &Inst, x: Lanes| store16(w, i, &x));
 word!(i16, Slot::B16, |x| x as i16, |x: i16| u32::from(x as u16), |w: &mut Wave, i: &Inst, x: Lanes| store16(w, i, &x));
 word!(Signed32, Slot::N32, Signed32, |x: Signed32| x.0);
 word!(Dest<u32>, Slot::DestB32, Dest, |x: Dest<u32>| x.0);

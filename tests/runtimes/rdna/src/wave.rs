@@ -58,9 +58,9 @@ pub struct Wave {
     pub index: u32,
 }
 
-impl Wave {
+impl Default for Wave {
     /// A wave with every register poisoned.
-    pub fn new() -> Self {
+    fn default() -> Self {
         let v = vec![[POISON_VECTOR; LANES]; VECTORS].into_boxed_slice();
         let v = v.try_into().unwrap_or_else(|_| Box::new([[POISON_VECTOR; LANES]; VECTORS]));
         Self {
@@ -74,7 +74,9 @@ impl Wave {
             index: 0,
         }
     }
+}
 
+impl Wave {
     /// The mask of active lanes.
     #[inline(always)]
     pub fn exec(&self) -> u32 {

@@ -76,7 +76,8 @@ impl DeviceCalls for HostRuntime {
 
     fn device_properties(&self, device: i32) -> Outcome<DeviceProperties> {
         let card = self.check_device(device)?;
-        Ok(card.properties(&self.device_name(device)?, card::total_memory()))
+        let (name, total) = (self.device_name(device)?, card::total_memory());
+        Ok(card::properties(&name, card.arch, total, |attribute| card.attribute(attribute, total)))
     }
 
     fn device_bus_id(&self, device: i32) -> Outcome<String> {

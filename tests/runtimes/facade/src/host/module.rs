@@ -12,7 +12,7 @@ use super::HostRuntime;
 use super::work::{KernelCall, Work};
 use crate::abi::{FUNCTION_MAX_DYNAMIC_LDS, Function, ModuleHandle, Stream};
 use crate::calls::{Arguments, LaunchShape, ModuleCalls};
-use crate::card::{LDS_BYTES, MAX_THREADS};
+use crate::card::{Card, LDS_BYTES, MAX_THREADS};
 use crate::error::{HipError, Outcome};
 use crate::executor::{KernelInfo, Module};
 use crate::gate::gate;
@@ -162,7 +162,7 @@ pub fn attribute(info: &KernelInfo, attribute: i32) -> Outcome<i32> {
     Ok(i32::try_from(value).unwrap_or(i32::MAX))
 }
 
-/// Workgroups that fit a compute unit at once: by registers (waves a SIMD as in HARDWARE.md's table, two SIMDs), by LDS.
+/// Workgroups that fit a compute unit at once: by registers (waves a SIMD as HARDWARE.md has them), by LDS.
 pub fn occupancy(info: &KernelInfo, block: u32, dynamic_lds: u64) -> i32 {
     let waves_a_simd = (1536 / info.vgprs.max(1).next_multiple_of(24)).clamp(5, 16);
     let waves = block.div_ceil(32).max(1);
@@ -198,6 +198,19 @@ pub unsafe fn image_bytes<'a>(image: *const u8) -> Option<&'a [u8]> {
     Some(unsafe { core::slice::from_raw_parts(image, end) })
 }
 
+/// Refuses a code object that was compiled for another GPU.
+fn check_machine(image: &[u8], card: &Card) -> Outcome {
+    const AMDGPU: [u8; 2] = 224u16.to_le_bytes();
+    // e_machine, and the low byte of e_flags, which is EF_AMDGPU_MACH.
+    match (image.get(18..20), image.get(48)) {
+        (Some(machine), Some(mach)) if machine == AMDGPU && !card.machines.contains(&u32::from(*mach)) => {
+            gate().explain(format!("the code object is for EF_AMDGPU_MACH {mach:#x}, not for {}", card.arch));
+            Err(HipError::NO_BINARY_FOR_GPU)
+        }
+        _ => Ok(()),
+    }
+}
+
 impl ModuleCalls for HostRuntime {
     unsafe fn module_load(&self, image: *const c_void) -> Outcome<ModuleHandle> {
         self.state().forbid_in_capture("hipModuleLoadData")?;
@@ -209,7 +222,9 @@ impl ModuleCalls for HostRuntime {
             gate().explain("the image is no 64-bit ELF file");
             return Err(HipError::INVALID_IMAGE);
         };
-        let code = self.executor.load(image, self.card()?.arch).map_err(|problem| {
+        let card = self.card()?;
+        check_machine(image, &card)?;
+        let code = self.executor.load(image, card.arch).map_err(|problem| {
             gate().explain(problem);
             HipError::INVALID_IMAGE
         })?;

@@ -14,8 +14,8 @@ use super::{HostRuntime, State};
 use crate::error::{HipError, Outcome};
 use crate::gate::gate;
 
-/// Ready operations among which a seeded order chooses.
-const WINDOW: usize = 64;
+/// The oldest operations, among whose ready ones a seeded order chooses: the oldest of all is always ready.
+const WINDOW: usize = 128;
 
 /// The lock: it is given up while a host function runs.
 type Guard<'a> = MutexGuard<'a, State>;
@@ -91,7 +91,7 @@ impl State {
             return self.plan.iter().rev().copied().find(|id| queue.is_ready(*id));
         }
         self.steps += 1;
-        let ready = self.queue.operations.keys().filter(|id| self.queue.is_ready(**id)).take(WINDOW);
+        let ready = self.queue.operations.keys().take(WINDOW).filter(|id| self.queue.is_ready(**id));
         let ready: Vec<_> = ready.copied().collect();
         let choice = mix(seed ^ self.steps.rotate_left(32)) % ready.len().max(1) as u64;
         ready.get(choice as usize).copied()

@@ -227,6 +227,19 @@ fn uniform(w: &mut Wave, i: &Inst, f: impl Fn(f64) -> f64) -> Flow {
     w.s[usize::from(i.dst)] = (f(f64::from(f32::from_bits(x))) as f32).to_bits();
     Flow::Next
 }
+/// The same on a half.
+fn uniform_half(w: &mut Wave, i: &Inst, f: impl Fn(f64) -> f64) -> Flow {
+    let x = crate::float::f16_to_f32(load32(w, i, 0)[0] as u16);
+    w.s[usize::from(i.dst)] = u32::from(crate::float::f32_to_f16(f(f64::from(x)) as f32));
+    Flow::Next
+}
+special! { UNIFORM_HALF, form(Slot::Scalar, &[Slot::F16]);
+    "v_s_exp_f16" => |w, i, _| uniform_half(w, i, f64::exp2);
+    "v_s_log_f16" => |w, i, _| uniform_half(w, i, f64::log2);
+    "v_s_rcp_f16" => |w, i, _| uniform_half(w, i, f64::recip);
+    "v_s_rsq_f16" => |w, i, _| uniform_half(w, i, |x| 1.0 / x.sqrt());
+    "v_s_sqrt_f16" => |w, i, _| uniform_half(w, i, f64::sqrt);
+}
 special! { UNIFORM, form(Slot::Scalar, &[Slot::F32]);
     "v_s_exp_f32" => |w, i, _| uniform(w, i, f64::exp2);
     "v_s_log_f32" => |w, i, _| uniform(w, i, f64::log2);
@@ -236,5 +249,17 @@ special! { UNIFORM, form(Slot::Scalar, &[Slot::F32]);
 }
 
 /// All tables of this file.
-pub const TABLES: [Table; 11] =
-    [BRANCHES, WAITS, BARRIERS, MODE, READ_FIRST, READ_LANE, WRITE_LANE, SWAP, PERMUTE, PERMUTE_BY_LANE, UNIFORM];
+pub const TABLES: [Table; 12] = [
+    BRANCHES,
+    WAITS,
+    BARRIERS,
+    MODE,
+    READ_FIRST,
+    READ_LANE,
+    WRITE_LANE,
+    SWAP,
+    PERMUTE,
+    PERMUTE_BY_LANE,
+    UNIFORM,
+    UNIFORM_HALF,
+];

@@ -133,6 +133,9 @@ fn div_fixup(quotient: f32, denominator: f32, numerator: f32) -> f32 {
         signed(f32::INFINITY)
     } else if denominator.is_infinite() || numerator == 0.0 {
         signed(0.0)
+    } else if quotient.is_nan() {
+        // The refinement ran into infinity minus infinity: the quotient is too large.
+        signed(f32::INFINITY)
     } else {
         signed(quotient.abs())
     }
@@ -250,6 +253,12 @@ vector! { HALF;
     "v_med3_f16" | "v_med3_num_f16"(a: Half, b: Half, c: Half) -> Half = Half(med3(a.0, b.0, c.0));
     "v_maxmin_f16" | "v_maxmin_num_f16"(a: Half, b: Half, c: Half) -> Half = Half(min_num(max_num(a.0, b.0), c.0));
     "v_minmax_f16" | "v_minmax_num_f16"(a: Half, b: Half, c: Half) -> Half = Half(max_num(min_num(a.0, b.0), c.0));
+    "v_maximum3_f16"(a: Half, b: Half, c: Half) -> Half = Half(maximum(maximum(a.0, b.0), c.0));
+    "v_minimum3_f16"(a: Half, b: Half, c: Half) -> Half = Half(minimum(minimum(a.0, b.0), c.0));
+    "v_maximumminimum_f16"(a: Half, b: Half, c: Half) -> Half = Half(minimum(maximum(a.0, b.0), c.0));
+    "v_minimummaximum_f16"(a: Half, b: Half, c: Half) -> Half = Half(maximum(minimum(a.0, b.0), c.0));
+    "v_sin_f16"(a: Half) -> Half = Half((f64::from(a.0).fract() * std::f64::consts::TAU).sin() as f32);
+    "v_cos_f16"(a: Half) -> Half = Half((f64::from(a.0).fract() * std::f64::consts::TAU).cos() as f32);
     "v_ldexp_f16"(a: Half, b: i16) -> Half = Half(ldexp(a.0, i32::from(b)));
     "v_frexp_mant_f16"(a: Half) -> Half = Half(frexp_mant(a.0));
     "v_frexp_exp_i16_f16"(a: Half) -> i16 = frexp_exp(a.0) as i16;

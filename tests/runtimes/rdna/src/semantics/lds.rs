@@ -236,7 +236,6 @@ atomics! { ATOMICS;
     "ds_and_b32", "ds_and_rtn_b32" => atomic32 |old, x, _| old & x;
     "ds_or_b32", "ds_or_rtn_b32" => atomic32 |old, x, _| old | x;
     "ds_xor_b32", "ds_xor_rtn_b32" => atomic32 |old, x, _| old ^ x;
-    "ds_storexchg_b32", "ds_storexchg_rtn_b32" => atomic32 |_, x, _| x;
     "ds_cmpstore_b32", "ds_cmpstore_rtn_b32" => atomic32 |old, x, compare| if old == compare { x } else { old };
     "ds_add_f32", "ds_add_rtn_f32" => atomic32 |old, x, _| (f(old) + f(x)).to_bits();
     "ds_min_f32", "ds_min_rtn_f32" => atomic32 |old, x, _| f(old).min(f(x)).to_bits();
@@ -254,8 +253,13 @@ atomics! { ATOMICS;
     "ds_and_b64", "ds_and_rtn_b64" => atomic64 |old, x, _| old & x;
     "ds_or_b64", "ds_or_rtn_b64" => atomic64 |old, x, _| old | x;
     "ds_xor_b64", "ds_xor_rtn_b64" => atomic64 |old, x, _| old ^ x;
-    "ds_storexchg_b64", "ds_storexchg_rtn_b64" => atomic64 |_, x, _| x;
     "ds_cmpstore_b64", "ds_cmpstore_rtn_b64" => atomic64 |old, x, compare| if old == compare { x } else { old };
+}
+
+// An exchange always returns.
+special! { EXCHANGE, form(Slot::None, &[]);
+    "ds_storexchg_rtn_b32" => |w, i, g| atomic32(w, i, g, true, |_, x, _| x);
+    "ds_storexchg_rtn_b64" => |w, i, g| atomic64(w, i, g, true, |_, x, _| x);
 }
 
 /// The lane that `ds_swizzle_b32` reads, from its 16-bit pattern.
@@ -313,4 +317,4 @@ special! { CROSSBAR, form(Slot::None, &[]);
 }
 
 /// All tables of this file.
-pub const TABLES: [Table; 3] = [MEMORY, ATOMICS, CROSSBAR];
+pub const TABLES: [Table; 4] = [MEMORY, ATOMICS, EXCHANGE, CROSSBAR];

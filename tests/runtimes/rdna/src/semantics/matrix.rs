@@ -15,7 +15,7 @@ use crate::inst::{Bank, Flow, Inst, Slot};
 use crate::wave::{Group, LANES, Lanes, Wave};
 
 const N: usize = 16;
-/// Rows of up to 32 k values (iu4 on gfx12).
+/// 16 by 16.
 type Floats = [[f32; N]; N];
 
 #[derive(Clone, Copy, PartialEq)]
@@ -35,26 +35,28 @@ fn register(w: &Wave, i: &Inst, k: usize, j: usize) -> Lanes {
     }
 }
 
-/// A by rows, or B by columns, as F32.
+/// A or B as F32, by k: `m[k][r]`. Lanes are rows of A or columns of B, so each register's half is a run of one row.
 #[inline(always)]
 fn operand(w: &Wave, i: &Inst, k: usize, element: Element, gfx12: bool) -> Floats {
     let mut m = [[0.0; N]; N];
     let bits = if matches!(element, Element::F16 | Element::Bf16) { 16 } else { 8 };
     let per = 32 / bits;
     let count = if gfx12 { 8 } else { 16 };
-    let lanes = if gfx12 { LANES } else { N };
     for j in 0..count / per {
         let x = register(w, i, k, j);
-        for l in 0..lanes {
-            for e in 0..per {
-                let word = x[l] >> (bits * e);
-                let at = if gfx12 { 8 * (l / N) } else { 0 } + per * j + e;
-                m[l % N][at] = match element {
-                    Element::F16 => f16_to_f32(word as u16),
-                    Element::Bf16 => bf16_to_f32(word as u16),
-                    Element::Fp8 => fp8_to_f32(Fp8::E4M3, word as u8),
-                    Element::Bf8 => fp8_to_f32(Fp8::E5M2, word as u8),
-                };
+        for e in 0..per {
+            // On gfx11 the upper lanes repeat the lower ones.
+            for half in 0..if gfx12 { 2 } else { 1 } {
+                let row = &mut m[8 * half + per * j + e];
+                for r in 0..N {
+                    let word = x[N * half + r] >> (bits * e);
+                    row[r] = match element {
+                        Element::F16 => f16_to_f32(word as u16),
+                        Element::Bf16 => bf16_to_f32(word as u16),
+                        Element::Fp8 => fp8_to_f32(Fp8::E4M3, word as u8),
+                        Element::Bf8 => fp8_to_f32(Fp8::E5M2, word as u8),
+                    };
+                }
             }
         }
     }
@@ -74,19 +76,11 @@ fn all_active(w: &Wave, g: &mut Group<'_>) -> Option<Flow> {
 
 #[inline(always)]
 fn multiply(a: &Floats, b: &Floats, c: &mut Floats) {
-    // B by rows, so that the inner loop runs over columns.
-    let mut by_k = [[0.0; N]; N];
-    for column in 0..N {
-        for k in 0..N {
-            by_k[k][column] = b[column][k];
-        }
-    }
     for row in 0..N {
         let mut sums = c[row];
         for k in 0..N {
-            let x = a[row][k];
             for column in 0..N {
-                sums[column] = x.mul_add(by_k[k][column], sums[column]);
+                sums[column] = a[k][row].mul_add(b[k][column], sums[column]);
             }
         }
         c[row] = sums;
@@ -103,16 +97,21 @@ fn to_f32(w: &mut Wave, i: &Inst, g: &mut Group<'_>, ea: Element, eb: Element) -
     let mut c = [[0.0; N]; N];
     for j in 0..8 {
         let x = register(w, i, 2, j);
-        for l in 0..LANES {
-            let (row, column) = place(gfx12, l, j);
-            c[row][column] = modified(i, f32::from_bits(x[l]));
+        for half in 0..2 {
+            let row = &mut c[place(gfx12, N * half, j).0];
+            for r in 0..N {
+                row[r] = modified(i, f32::from_bits(x[N * half + r]));
+            }
         }
     }
     multiply(&a, &b, &mut c);
     for j in 0..8 {
-        for l in 0..LANES {
-            let (row, column) = place(gfx12, l, j);
-            w.v[(usize::from(i.dst) + j) & 511][l] = c[row][column].to_bits();
+        let d = &mut w.v[(usize::from(i.dst) + j) & 511];
+        for half in 0..2 {
+            let row = &c[place(gfx12, N * half, j).0];
+            for r in 0..N {
+                d[N * half + r] = row[r].to_bits();
+            }
         }
     }
     Flow::Next

@@ -155,6 +155,9 @@ macro_rules! scalar {
 fn flag<T>((value, carry): (T, bool)) -> Flagged<T> {
     Flagged(value, carry)
 }
+fn unordered(a: f32, b: f32) -> bool {
+    a.is_nan() || b.is_nan()
+}
 fn bits(a: u64, offset: u32, width: u32) -> u64 {
     let shifted = a >> offset;
     if width >= 64 { shifted } else { shifted & ((1 << width) - 1) }
@@ -286,6 +289,8 @@ scalar! { FLOATS;
     "s_fmac_f16"(a: Half, b: Half, d: Old<u32>) -> Half = Half(fma_f16(a.0, b.0, f16_to_f32(d.0 as u16)));
     "s_max_f16" | "s_max_num_f16"(a: Half, b: Half) -> Half = Half(max_num(a.0, b.0));
     "s_min_f16" | "s_min_num_f16"(a: Half, b: Half) -> Half = Half(min_num(a.0, b.0));
+    "s_maximum_f16"(a: Half, b: Half) -> Half = Half(maximum(a.0, b.0));
+    "s_minimum_f16"(a: Half, b: Half) -> Half = Half(minimum(a.0, b.0));
     "s_floor_f16"(a: Half) -> Half = Half(a.0.floor());
     "s_ceil_f16"(a: Half) -> Half = Half(a.0.ceil());
     "s_trunc_f16"(a: Half) -> Half = Half(a.0.trunc());
@@ -313,16 +318,30 @@ scalar! { COMPARE;
     "s_cmp_eq_f32"(a: f32, b: f32) -> bool = a == b;
     "s_cmp_le_f32"(a: f32, b: f32) -> bool = a <= b;
     "s_cmp_gt_f32"(a: f32, b: f32) -> bool = a > b;
-    "s_cmp_lg_f32"(a: f32, b: f32) -> bool = a < b || a > b;
+    "s_cmp_lg_f32"(a: f32, b: f32) -> bool = !unordered(a, b) && a != b;
     "s_cmp_ge_f32"(a: f32, b: f32) -> bool = a >= b;
-    "s_cmp_o_f32"(a: f32, b: f32) -> bool = !a.is_nan() && !b.is_nan();
-    "s_cmp_u_f32"(a: f32, b: f32) -> bool = a.is_nan() || b.is_nan();
+    "s_cmp_o_f32"(a: f32, b: f32) -> bool = !unordered(a, b);
+    "s_cmp_u_f32"(a: f32, b: f32) -> bool = unordered(a, b);
     "s_cmp_nge_f32"(a: f32, b: f32) -> bool = a.partial_cmp(&b).is_none_or(std::cmp::Ordering::is_lt);
     "s_cmp_nlg_f32"(a: f32, b: f32) -> bool = a.partial_cmp(&b).is_none_or(std::cmp::Ordering::is_eq);
     "s_cmp_ngt_f32"(a: f32, b: f32) -> bool = a.partial_cmp(&b).is_none_or(std::cmp::Ordering::is_le);
     "s_cmp_nle_f32"(a: f32, b: f32) -> bool = a.partial_cmp(&b).is_none_or(std::cmp::Ordering::is_gt);
     "s_cmp_neq_f32"(a: f32, b: f32) -> bool = a != b;
     "s_cmp_nlt_f32"(a: f32, b: f32) -> bool = a.partial_cmp(&b).is_none_or(std::cmp::Ordering::is_ge);
+    "s_cmp_lt_f16"(a: Half, b: Half) -> bool = a.0 < b.0;
+    "s_cmp_eq_f16"(a: Half, b: Half) -> bool = a.0 == b.0;
+    "s_cmp_le_f16"(a: Half, b: Half) -> bool = a.0 <= b.0;
+    "s_cmp_gt_f16"(a: Half, b: Half) -> bool = a.0 > b.0;
+    "s_cmp_lg_f16"(a: Half, b: Half) -> bool = !unordered(a.0, b.0) && a.0 != b.0;
+    "s_cmp_ge_f16"(a: Half, b: Half) -> bool = a.0 >= b.0;
+    "s_cmp_o_f16"(a: Half, b: Half) -> bool = !unordered(a.0, b.0);
+    "s_cmp_u_f16"(a: Half, b: Half) -> bool = unordered(a.0, b.0);
+    "s_cmp_nge_f16"(a: Half, b: Half) -> bool = unordered(a.0, b.0) || a.0 < b.0;
+    "s_cmp_nlg_f16"(a: Half, b: Half) -> bool = unordered(a.0, b.0) || a.0 == b.0;
+    "s_cmp_ngt_f16"(a: Half, b: Half) -> bool = unordered(a.0, b.0) || a.0 <= b.0;
+    "s_cmp_nle_f16"(a: Half, b: Half) -> bool = unordered(a.0, b.0) || a.0 > b.0;
+    "s_cmp_neq_f16"(a: Half, b: Half) -> bool = a.0 != b.0;
+    "s_cmp_nlt_f16"(a: Half, b: Half) -> bool = unordered(a.0, b.0) || a.0 >= b.0;
 }
 
 /// Saves EXEC, then changes it.

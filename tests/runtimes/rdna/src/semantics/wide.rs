@@ -65,6 +65,9 @@ fn div_fixup(quotient: f64, denominator: f64, numerator: f64) -> f64 {
         signed(f64::INFINITY)
     } else if denominator.is_infinite() || numerator == 0.0 {
         signed(0.0)
+    } else if quotient.is_nan() {
+        // The refinement ran into infinity minus infinity: the quotient is too large.
+        signed(f64::INFINITY)
     } else {
         signed(quotient.abs())
     }

@@ -26,7 +26,8 @@ pub fn probe(name: &str) -> PathBuf {
 
 /// A code object of a source file, compiled as the product compiles it.
 pub fn compile(source: &Path, target: &str) -> Vec<u8> {
-    static DONE: LazyLock<Mutex<HashMap<(PathBuf, String), Vec<u8>>>> = LazyLock::new(Mutex::default);
+    type Done = HashMap<(PathBuf, String), Vec<u8>>;
+    static DONE: LazyLock<Mutex<Done>> = LazyLock::new(Mutex::default);
     let key = (source.to_path_buf(), target.to_owned());
     if let Some(done) = DONE.lock().unwrap().get(&key) {
         return done.clone();
