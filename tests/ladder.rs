@@ -51,7 +51,10 @@ fn run(runtime: &str, arch: &str, schedule: u64) -> Vec<Line> {
     assert!(lines.len() > 20, "the checks ran:\n{text}");
     for line in &lines {
         let Line { kernel, case, worst, passed, message, .. } = line;
-        assert!(passed, "{runtime} as {arch}, schedule {schedule}: {kernel}, {case}: {worst} of its bound: {message:?}");
+        assert!(
+            passed,
+            "{runtime} as {arch}, schedule {schedule}: {kernel}, {case}: {worst} of its bound: {message:?}"
+        );
     }
     lines
 }

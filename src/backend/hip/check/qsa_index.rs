@@ -346,9 +346,9 @@ pub fn select(bench: &mut Bench<'_>) -> Result<()> {
             let mut scores = bench.signed(count * max_blocks);
             for score in &mut scores {
                 *score = match kind {
-                    0 => score.max(0.0),                    // half of them exactly zero
-                    1 => (*score * 4.0).round().max(0.0),   // five values
-                    _ => 0.0,                               // all equal
+                    0 => score.max(0.0),                  // half of them exactly zero
+                    1 => (*score * 4.0).round().max(0.0), // five values
+                    _ => 0.0,                             // all equal
                 };
             }
             let (s, p) = (bench.upload(&scores)?, bench.upload(&positions)?);
