@@ -59,17 +59,19 @@ fn auto_maps_what_is_written_on_both_known_cards_and_gives_it_back() {
 
 #[test]
 fn the_canary_kernel_proves_memory_as_copies_do() {
-    let standin = Standin::take("fibers");
-    let context = standin.context();
-    let Some(canary) = standin.kernel_canary(&context) else { return };
-    standin.mode("fresh_mapping_loses_stores", 3000);
-    let Opened { arena, fallback } =
-        vmm::open(&context, canary, Options { segment: MIB, ..Options::default() }).unwrap();
-    assert_eq!(fallback, None);
-    let mut range = arena.reserve("keys", 8 * MIB).unwrap();
-    range.ensure(1).unwrap();
-    let stream = Stream::new(&context).unwrap();
-    assert!(bytes(&range, &stream).iter().all(|&byte| byte == 0));
+    for name in ["fibers", "rdna"] {
+        let standin = Standin::take(name);
+        let context = standin.context();
+        let Some(canary) = standin.kernel_canary(&context) else { return };
+        standin.mode("fresh_mapping_loses_stores", 3000);
+        let Opened { arena, fallback } =
+            vmm::open(&context, canary, Options { segment: MIB, ..Options::default() }).unwrap();
+        assert_eq!(fallback, None, "{name}");
+        let mut range = arena.reserve("keys", 8 * MIB).unwrap();
+        range.ensure(1).unwrap();
+        let stream = Stream::new(&context).unwrap();
+        assert!(bytes(&range, &stream).iter().all(|&byte| byte == 0), "{name}");
+    }
 }
 
 #[test]

@@ -212,8 +212,7 @@ impl Mapping for Reserved {
         let shared = self.shared.clone();
         let capturing = shared.context.is_capturing();
         let outcome = self.range.map().and_then(|()| {
-            // SAFETY: the bytes were just mapped with access, and this range keeps them for longer than the call.
-            let fresh = unsafe { DeviceSpan::from_raw(self.range.base(), prefix) }.part(self.proven..prefix)?;
+            let fresh = self.range.span().part(self.proven..prefix)?;
             prove(&*shared.prove, &shared.stream, fresh)?;
             shared.zero(fresh)
         });

@@ -19,7 +19,7 @@ use super::args::Cli;
 use crate::error::Error;
 
 /// Options that say what to do now; they are neither environment names nor configuration keys.
-const NOT_SETTINGS: [&str; 19] = [
+const NOT_SETTINGS: [&str; 20] = [
     "help",
     "version",
     "print-config",
@@ -29,6 +29,7 @@ const NOT_SETTINGS: [&str; 19] = [
     "file",
     "tokens",
     "plan",
+    "kernels",
     "self-test",
     "json",
     "no-think",

@@ -38,9 +38,13 @@ pub fn locked_memory() -> Option<Limit> {
 
 /// Files that this process has open now.
 pub fn files_in_use() -> Option<u64> {
-    let entries = std::fs::read_dir("/proc/self/fd").ok()?;
-    // One of them is the listing itself.
-    Some((entries.count() as u64).saturating_sub(1))
+    match std::fs::read_dir("/proc/self/fd") {
+        // One of them is the listing itself.
+        Ok(entries) => Some((entries.count() as u64).saturating_sub(1)),
+        // Not one is left to count with.
+        Err(error) if error.raw_os_error() == Some(libc::EMFILE) => open_files()?.soft,
+        Err(_) => None,
+    }
 }
 
 /// Raises the soft limit on open files to the hard one and says what holds then.

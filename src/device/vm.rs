@@ -6,6 +6,7 @@
 //! Not here: how much is mapped and when (`arena`), whether mapped memory works (`canary`).
 
 use super::context::Context;
+use super::memory::DeviceSpan;
 use super::sys;
 use crate::error::{Error, Result};
 
@@ -29,6 +30,8 @@ pub struct AddressRange {
     pieces: Vec<Memory>,
     /// End of the last piece.
     end: usize,
+    /// Prefix that the device may touch.
+    accessible: usize,
 }
 
 // SAFETY: HIP's calls may come from any thread; which one does is the context's check.
@@ -40,7 +43,7 @@ impl AddressRange {
     /// Reserves `bytes` of addresses.
     pub fn reserve(context: &Context, bytes: usize, alignment: usize) -> Result<AddressRange> {
         let base = context.calls()?.reserve(bytes, alignment)?;
-        Ok(AddressRange { context: context.clone(), base, bytes, pieces: Vec::new(), end: 0 })
+        Ok(AddressRange { context: context.clone(), base, bytes, pieces: Vec::new(), end: 0, accessible: 0 })
     }
 
     /// First address.
@@ -79,7 +82,15 @@ impl AddressRange {
             at += piece.bytes as u64;
         }
         // SAFETY: everything up to the end was mapped above or before.
-        Ok(unsafe { api.set_access(self.base, self.end, self.context.device()) }?)
+        unsafe { api.set_access(self.base, self.end, self.context.device()) }?;
+        self.accessible = self.end;
+        Ok(())
+    }
+
+    /// What the device may touch. The borrow keeps it mapped.
+    pub fn span(&self) -> DeviceSpan<'_> {
+        // SAFETY: the prefix was mapped with access, and pieces are given back through an exclusive borrow only.
+        unsafe { DeviceSpan::from_raw(self.base, self.accessible) }
     }
 
     /// Gives the last piece back: waits for the device, unmaps that piece alone (VMM.md row 5), then releases it. Returns
@@ -89,6 +100,7 @@ impl AddressRange {
         no_capture(&self.context, "unmap")?;
         let Some(Memory { handle, bytes, mapped }) = self.pieces.pop() else { return Ok(true) };
         self.end -= bytes;
+        self.accessible = self.accessible.min(self.end);
         let api = self.context.api();
         if mapped {
             self.context.finish()?;

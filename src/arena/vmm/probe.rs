@@ -10,7 +10,7 @@ use super::decide;
 use crate::arena::ledger::size;
 use crate::device::canary::Prove;
 use crate::device::vm::{self, AddressRange};
-use crate::device::{Context, DeviceSpan, Stream};
+use crate::device::{Context, Stream};
 use crate::error::{Error, Result};
 
 /// One step.
@@ -108,9 +108,7 @@ fn reserve(context: &Context, granularity: usize) -> Result<(AddressRange, Strin
 fn grow(range: &mut AddressRange, prove: &dyn Prove, stream: &Stream, bytes: usize) -> Result<((), String)> {
     range.obtain(bytes)?;
     range.map()?;
-    // SAFETY: everything up to the end was just mapped with access, and the range outlives the span.
-    let prefix = unsafe { DeviceSpan::from_raw(range.base(), range.end()) };
-    super::prove(prove, stream, prefix)?;
+    super::prove(prove, stream, range.span())?;
     Ok(((), format!("access to {} from the base, and every word of them keeps what is stored", size(range.end()))))
 }
 

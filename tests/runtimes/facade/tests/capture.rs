@@ -126,7 +126,7 @@ fn calls_that_wait_or_allocate_are_refused_and_spoil_the_capture() {
     let mut word = 0u32;
     let host = &raw mut word as u64;
     let forbidden: [&dyn Fn() -> i32; 9] = [
-        // SAFETY, for all: pointers to locals, or none.
+        // SAFETY: for all of them, pointers to locals, or none.
         &|| unsafe { hipMalloc(&mut 0, 16) },
         &|| unsafe { hipFree(memory) },
         &|| unsafe { hipDeviceSynchronize() },
