@@ -80,7 +80,7 @@ enum { WAVES = 8, TILE = 64, OWN = TILE / WAVES, PAIRS = OWN / 2, AHEAD = 2, MAX
 template<int GROUP> struct AttendLds {
   float q[GROUP][MAX_DIM];
   float score[TILE][GROUP + 4 - GROUP % 4];
-  float m[GROUP], l[GROUP], shrink[GROUP];
+  float m[2][GROUP], l[GROUP], shrink[GROUP];  // m: before this tile and after it, in turn
   float o[WAVES][4][MAX_DIM];
 };
 
@@ -118,12 +118,13 @@ template<class Read, int GROUP> DEV void qsa_attend(const QsaAttendArgs& a, Atte
     const u32 head = i / MAX_DIM, at = i % MAX_DIM;
     lds.q[head][at] = head < group && at < a.dim ? q[static_cast<u64>(head) * a.dim + at] * a.scale : 0.f;
   }
-  if (t < GROUP) { lds.m[t] = NEGATIVE; lds.l[t] = 0.f; }
+  if (t < GROUP) { lds.m[0][t] = NEGATIVE; lds.l[t] = 0.f; }
   float o[GROUP][PART];
   UNROLL for (u32 h = 0; h < GROUP; h++) UNROLL for (u32 i = 0; i < PART; i++) o[h][i] = 0.f;
   barrier();
 
-  for (u32 tile = first; tile < last; tile += TILE) {
+  u32 turn = 0;
+  for (u32 tile = first; tile < last; tile += TILE, turn ^= 1) {
     // Entries past the end read the last one; their scores are masked.
     const u32 own = tile + wave() * OWN;
     const auto load = [&](const u8* plane, u32 pair) {
@@ -150,7 +151,7 @@ template<class Read, int GROUP> DEV void qsa_attend(const QsaAttendArgs& a, Atte
     // Sixteen threads a head find the tile's greatest score, then turn scores into weights.
     const u32 head = t / 16;
     if (head < GROUP) {
-      float high = lds.m[head];
+      float high = lds.m[turn][head];
       UNROLL for (u32 i = 0; i < TILE / 16; i++) high = fmax_(high, lds.score[t % 16 + 16 * i][head]);
       high = fmax_(high, shfl_xor<8>(high)); high = fmax_(high, shfl_xor<4>(high));
       high = fmax_(high, shfl_xor<2>(high)); high = fmax_(high, shfl_xor<1>(high));
@@ -162,9 +163,9 @@ template<class Read, int GROUP> DEV void qsa_attend(const QsaAttendArgs& a, Atte
       }
       sum += shfl_xor<8>(sum); sum += shfl_xor<4>(sum); sum += shfl_xor<2>(sum); sum += shfl_xor<1>(sum);
       if (t % 16 == 0) {
-        lds.shrink[head] = exp_(lds.m[head] - high);
+        lds.shrink[head] = exp_(lds.m[turn][head] - high);
         lds.l[head] = lds.l[head] * lds.shrink[head] + sum;
-        lds.m[head] = high;
+        lds.m[turn ^ 1][head] = high;
       }
     }
     barrier();
@@ -201,7 +202,7 @@ template<class Read, int GROUP> DEV void qsa_attend(const QsaAttendArgs& a, Atte
     barrier();
   }
   if (t < group) {
-    a.partial_sums[(base * group + t) * 2] = lds.m[t];
+    a.partial_sums[(base * group + t) * 2] = lds.m[turn][t];
     a.partial_sums[(base * group + t) * 2 + 1] = lds.l[t];
   }
 }

@@ -9,7 +9,7 @@ use hipfire::backend::hip::pack::Pack;
 
 /// Kernels by name (`*` stands for a number), bytes of the argument struct, and the most VGPRs and LDS bytes allowed.
 /// 96 registers leave 16 waves a SIMD, 120 leave 12, 240 leave 6 (HARDWARE.md).
-const CEILINGS: [(&str, usize, u32, u32); 9] = [
+const CEILINGS: [(&str, usize, u32, u32); 19] = [
     ("canary", size_of::<abi::CanaryArgs>(), 96, 0),
     ("embed_bf16", size_of::<abi::EmbedArgs>(), 96, 0),
     ("gemv_bf16_r*", size_of::<abi::GemvArgs>(), 120, 0),
@@ -17,8 +17,18 @@ const CEILINGS: [(&str, usize, u32, u32); 9] = [
     ("head_norm_rope", size_of::<abi::HeadNormRopeArgs>(), 96, 8 << 10),
     ("hyper_gate_bf16_r*", size_of::<abi::HyperGateArgs>(), 96, 16 << 10),
     ("hyper_write", size_of::<abi::HyperWriteArgs>(), 96, 32),
+    ("qsa_attend_f32_g*", size_of::<abi::QsaAttendArgs>(), 240, 49_408),
+    ("qsa_attend_fp8_g*", size_of::<abi::QsaAttendArgs>(), 192, 49_408),
+    ("qsa_attend_q8_g*", size_of::<abi::QsaAttendArgs>(), 240, 49_408),
     ("qsa_gather_attend_*", size_of::<abi::GatherAttendArgs>(), 240, 36 << 10),
     ("qsa_gather_pack_f32", size_of::<abi::GatherPackArgs>(), 96, 0),
+    ("qsa_merge", size_of::<abi::QsaMergeArgs>(), 96, 0),
+    ("qsa_prepare_f32", size_of::<abi::QsaPrepareArgs>(), 96, 0),
+    ("qsa_prepare_fp8", size_of::<abi::QsaPrepareArgs>(), 96, 0),
+    ("qsa_prepare_q8", size_of::<abi::QsaPrepareArgs>(), 96, 0),
+    ("qsa_score_bf16_r*", size_of::<abi::QsaScoreArgs>(), 168, 0),
+    ("qsa_score_f32_r*", size_of::<abi::QsaScoreArgs>(), 168, 0),
+    ("qsa_select", size_of::<abi::QsaSelectArgs>(), 96, 62 << 10),
 ];
 
 fn kernels() -> Vec<(String, Kernel)> {
