@@ -5,7 +5,7 @@
 use std::error::Error;
 use std::io::Write;
 
-use crate::manifest::Manifest;
+use super::manifest::Manifest;
 
 /// The archive's bytes; `objects` are in the manifest's order.
 pub fn archive(manifest: &Manifest, objects: &[Vec<u8>]) -> Result<Vec<u8>, Box<dyn Error>> {

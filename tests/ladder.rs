@@ -1,20 +1,17 @@
 //! The ladder: every kernel against its oracle on stand-ins for both targets, under several schedules.
 //!
-//! A stand-in imitates one card a process, so each run is a process of its own: this test's executable, as `child`.
+//! A stand-in imitates one card a process, so each run is a process of its own: `hipfire doctor --self-test`.
 
 mod support;
 
 use std::process::Command;
 
-use hipfire::backend::hip::check::{self, Class, Outcome};
-use hipfire::backend::hip::pack::Pack;
-use hipfire::device::{Context, Library};
 use serde::Deserialize;
 use support::standin::standin;
 
-/// What a parent reads of an outcome.
+/// What `hipfire doctor --self-test --json` says of a case.
 #[derive(Debug, Clone, Deserialize)]
-struct Line {
+struct Outcome {
     kernel: String,
     case: String,
     class: String,
@@ -24,43 +21,32 @@ struct Line {
     message: Option<String>,
 }
 
-const MARK: &str = "outcome: ";
-
-#[test]
-#[ignore = "run by the other tests, in a process of its own"]
-fn child() {
-    let library = Library::open().unwrap();
-    let context = Context::new(&library, 0).unwrap();
-    let mut progress = |outcome: &Outcome| println!("{MARK}{}", serde_json::to_string(outcome).unwrap());
-    check::run(&context, &Pack::embedded().unwrap(), &mut progress).unwrap();
-}
-
-fn run(runtime: &str, arch: &str, schedule: u64) -> Vec<Line> {
-    let output = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "child", "--ignored", "--nocapture"])
+fn run(runtime: &str, arch: &str, schedule: u64) -> Vec<Outcome> {
+    let output = Command::new(env!("CARGO_BIN_EXE_hipfire"))
+        .args(["doctor", "--self-test", "--json"])
         .env("HIPFIRE_HIP_LIBRARY", standin(runtime))
         .env("HIPFIRE_STANDIN_ARCH", arch)
         .env("HIPFIRE_STANDIN", format!("schedule={schedule}"))
         .output()
         .unwrap();
-    let text = String::from_utf8_lossy(&output.stdout);
-    let lines: Vec<Line> =
-        text.lines().filter_map(|line| line.split_once(MARK)).map(|(_, j)| serde_json::from_str(j).unwrap()).collect();
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{runtime} as {arch}, schedule {schedule}:\n{text}\n{errors}");
-    assert!(lines.len() > 20, "the checks ran:\n{text}");
-    for line in &lines {
-        let Line { kernel, case, worst, passed, message, .. } = line;
+    let (text, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    let receipt: serde_json::Value = serde_json::from_str(&text).unwrap_or_else(|e| panic!("{e}: {text}\n{errors}"));
+    let outcomes = &receipt["devices"][0]["self_test"]["outcomes"];
+    let outcomes: Vec<Outcome> =
+        serde_json::from_value(outcomes.clone()).unwrap_or_else(|e| panic!("{e}: {receipt:#}\n{errors}"));
+    for outcome in &outcomes {
+        let Outcome { kernel, case, worst, passed, message, .. } = outcome;
         assert!(
             passed,
             "{runtime} as {arch}, schedule {schedule}: {kernel}, {case}: {worst} of its bound: {message:?}"
         );
     }
-    lines
+    assert!(outcomes.len() > 100, "the checks ran: {receipt:#}");
+    outcomes
 }
 
 /// All schedules give the same bits where a kernel promises them.
-fn same_bits(runs: &[Vec<Line>]) {
+fn same_bits(runs: &[Vec<Outcome>]) {
     for other in &runs[1..] {
         for (a, b) in runs[0].iter().zip(other) {
             assert_eq!((&a.kernel, &a.case), (&b.kernel, &b.case));
@@ -69,7 +55,6 @@ fn same_bits(runs: &[Vec<Line>]) {
             }
         }
     }
-    assert_eq!(serde_json::to_value(Class::Rounding).unwrap(), "rounding");
 }
 
 fn climb(runtime: &str, arch: &str, schedules: &[u64]) {

@@ -378,6 +378,9 @@ pub struct DoctorArgs {
     /// Run every kernel against its CPU oracle on each device
     #[arg(long)]
     pub self_test: bool,
+    /// Only these families of checks (repeatable)
+    #[arg(long, value_name = "FAMILY", requires = "self_test")]
+    pub only: Vec<String>,
     /// A kernel pack instead of the one inside this program
     #[arg(long, value_name = "FILE")]
     pub kernel_pack: Option<PathBuf>,

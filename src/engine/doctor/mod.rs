@@ -31,6 +31,8 @@ pub struct DoctorOptions {
     pub kernel_pack: Option<PathBuf>,
     /// Run every kernel against its oracle.
     pub self_test: bool,
+    /// Families of checks to run; empty is all of them.
+    pub only: Vec<String>,
 }
 
 /// Everything that was found.
@@ -196,7 +198,7 @@ fn look_at(
                     problem(format!("the probe of its virtual memory could not run: {error}"));
                 }
                 if options.self_test {
-                    match check::run(&context, pack, progress) {
+                    match check::run(&context, pack, &options.only, progress) {
                         Ok(report) => {
                             let failed = report.outcomes.iter().filter(|outcome| !outcome.passed).count();
                             if failed > 0 {

@@ -20,7 +20,7 @@ use serde::Serialize;
 use super::kernels::Kernels;
 use super::pack::Pack;
 use crate::device::Context;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use bench::Bench;
 
 /// What a kernel promises about its bits.
@@ -85,26 +85,40 @@ impl Report {
 /// Cases that belong together.
 type Family = fn(&mut Bench<'_>) -> Result<()>;
 
-/// Runs every case. `progress` hears of each as it ends. An error is a device that stopped working, with the case.
-pub fn run(context: &Context, pack: &Pack, progress: &mut dyn FnMut(&Outcome)) -> Result<Report> {
+/// Every family by its name.
+const FAMILIES: [(&str, Family); 12] = [
+    ("canary", dense::canary),
+    ("embed", dense::embed),
+    ("norm", dense::norm),
+    ("gemv", dense::gemv),
+    ("hyper-write", residual::write),
+    ("hyper-gate", residual::gate),
+    ("rope", rope::rope),
+    ("qsa-prepare", qsa_index::prepare),
+    ("qsa-score", qsa_index::score),
+    ("qsa-select", qsa_index::select),
+    ("qsa-attend", qsa_attend::attend),
+    ("qsa-gather", gather::gather),
+];
+
+/// Names of the families.
+pub fn families() -> impl Iterator<Item = &'static str> {
+    FAMILIES.iter().map(|(name, _)| *name)
+}
+
+/// Runs every case, or those of the families named in `only`. `progress` hears of each as it ends. An error is a device
+/// that stopped working, with the case.
+pub fn run(context: &Context, pack: &Pack, only: &[String], progress: &mut dyn FnMut(&Outcome)) -> Result<Report> {
+    if let Some(unknown) = only.iter().find(|name| !families().any(|known| known == *name)) {
+        let known: Vec<_> = families().collect();
+        return Err(Error::invalid(format!("there are no checks named {unknown}: choose from {}", known.join(", "))));
+    }
     let kernels = Kernels::load(context, pack)?;
     let mut bench = Bench::new(context, &kernels, progress)?;
-    let families: [Family; 12] = [
-        dense::canary,
-        dense::embed,
-        dense::norm,
-        dense::gemv,
-        residual::write,
-        residual::gate,
-        rope::rope,
-        qsa_index::prepare,
-        qsa_index::score,
-        qsa_index::select,
-        qsa_attend::attend,
-        gather::gather,
-    ];
-    for family in families {
-        family(&mut bench)?;
+    for (name, family) in FAMILIES {
+        if only.is_empty() || only.iter().any(|wanted| wanted == name) {
+            family(&mut bench)?;
+        }
     }
     let outcomes = bench.finish();
     Ok(Report { arch: kernels.arch().to_string(), compiler: pack.manifest().compiler.clone(), outcomes })
