@@ -45,7 +45,7 @@ pub fn doctor(args: &DoctorArgs, ui: &Ui) -> Result<(), Failure> {
 }
 
 fn line(name: &str, value: &str) -> String {
-    format!("  {name:<28} {value}\n")
+    format!("  {name:<32} {value}\n")
 }
 
 fn text(diagnosis: &Diagnosis) -> String {
@@ -78,7 +78,7 @@ fn text(diagnosis: &Diagnosis) -> String {
             Status::Warning => "! ",
             Status::Broken => "x ",
         };
-        text += &format!("{mark}{:<28} {}\n", finding.name, finding.value);
+        text += &format!("{mark}{:<32} {}\n", finding.name, finding.value);
         if let Some(advice) = &finding.advice {
             text += &format!("    {advice}\n");
         }
@@ -100,7 +100,7 @@ fn device(device: &DeviceFacts) -> String {
     text += &line("kernels", device.kernels.as_deref().unwrap_or("none in the pack"));
     text += &line("context memory (auto)", &device.kv_backend);
     for step in &device.probe {
-        text += &format!("{} {:<28} {}\n", if step.passed { " " } else { "x" }, step.name, step.detail);
+        text += &format!("{} {:<32} {}\n", if step.passed { " " } else { "x" }, step.name, step.detail);
     }
     let Some(report) = &device.self_test else { return text };
     text += &format!("\n  {:<20} {:<34} {:<9} {:>9}\n", "kernel", "case", "promise", "of bound");

@@ -99,8 +99,8 @@ fn driver(root: &Path) -> Vec<Finding> {
         found.push(broken(
             "amdgpu driver",
             "not loaded",
-            "without an AMD GPU nothing is wrong; else load it (`sudo modprobe amdgpu`), or install a kernel that knows \
-             the card (gfx1151: 6.14 or newer, gfx1201: 6.12 or newer)",
+            "without an AMD GPU nothing is wrong; else load it (`sudo modprobe amdgpu`), or install a newer kernel that knows \
+             the card",
         ));
         return found;
     }
@@ -212,7 +212,7 @@ fn level(card: &Card) -> Option<Finding> {
     })
 }
 
-/// Address translation of every access, which costs an APU about 6 % of its memory's speed.
+/// Address translation of every access, which costs most where the GPU's memory is the host's.
 fn iommu(root: &Path, cards: &[Card]) -> Option<Finding> {
     if cards.is_empty() {
         return None;
