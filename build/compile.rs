@@ -45,15 +45,17 @@ struct Job<'a> {
     hash: String,
 }
 
+/// A manifest, and each object's bytes in its order.
+pub type Built = (Manifest, Vec<Vec<u8>>);
+
 /// Builds all sources of `folder`; `required` architectures must work, `relatives` may be unknown to the compiler.
-/// Returns the manifest and each object's bytes, in the manifest's order.
 pub fn all(
     compiler: &Compiler,
     folder: &Path,
     out: &Path,
     required: &[&str],
     relatives: &[&str],
-) -> Result<(Manifest, Vec<Vec<u8>>), Box<dyn Error>> {
+) -> Result<Built, Box<dyn Error>> {
     let mut sources: Vec<PathBuf> = std::fs::read_dir(folder)?
         .filter_map(|entry| entry.ok().map(|entry| entry.path()))
         .filter(|path| path.extension().is_some_and(|extension| extension == "hip"))

@@ -10,10 +10,10 @@
 enum { PART = 16, INDEX_HEADS = 4 };
 struct alignas(64) QueryPart { float v[PART]; };
 
-template<class Index, int ROWS> DEV void score_rows(const QsaScoreArgs& a, const u8* plane, u32 first, u32 rows, u32 block) {
+template<class Index, int ROWS> DEV void score_rows(const QsaScoreArgs& a, const u8* plane, u32 first, u32 rows, u32 block, u32 read) {
   typedef typename Index::Element Element;
   struct alignas(16) Vector { Element v[16 / sizeof(Element)]; };
-  const Element* key = global(reinterpret_cast<const Element*>(plane)) + static_cast<u64>(block) * a.dim;
+  const Element* key = global(reinterpret_cast<const Element*>(plane)) + static_cast<u64>(read) * a.dim;
   float dot[ROWS][INDEX_HEADS];
   UNROLL for (int r = 0; r < ROWS; r++) UNROLL for (int h = 0; h < INDEX_HEADS; h++) dot[r][h] = 0.f;
   for (u32 k = 0; k < a.dim; k += PART) {
@@ -22,13 +22,15 @@ template<class Index, int ROWS> DEV void score_rows(const QsaScoreArgs& a, const
       const Vector v = reinterpret_cast<const Vector*>(key + k)[i];
       UNROLL for (u32 j = 0; j < 16 / sizeof(Element); j++) part[i * (16 / sizeof(Element)) + j] = Index::number(v.v[j]);
     }
-    UNROLL for (int r = 0; r < ROWS; r++)
+    UNROLL for (int r = 0; r < ROWS; r++) {
       UNROLL for (u32 h = 0; h < INDEX_HEADS; h++) {
         if (h >= a.heads) break;
         const u64 row = first + (static_cast<u32>(r) < rows ? r : 0);
         const QueryPart q = load_uniform(reinterpret_cast<const QueryPart*>(a.queries + (row * a.heads + h) * a.dim + k));
         UNROLL for (u32 i = 0; i < PART; i++) dot[r][h] = fma_(q.v[i], part[i], dot[r][h]);
       }
+      keep_order();  // or the scalar loads of all rows go first and spill
+    }
   }
   UNROLL for (int r = 0; r < ROWS; r++) {
     float score = 0.f;
@@ -50,7 +52,8 @@ template<class Index, int ROWS> DEV void qsa_score(const QsaScoreArgs& a) {
     const u32 complete = (load_uniform(a.positions + last - 1) + 1) / a.ratio;
     if (bidx() % parts * 256 < complete) {
       // A lane beyond the last block reads that one and stores nothing.
-      score_rows<Index, ROWS>(a, a.planes[sequence].blocks, first, last - first, block < complete ? block : complete - 1);
+      const u32 read = block < complete ? block : complete - 1;
+      score_rows<Index, ROWS>(a, a.planes[sequence].blocks, first, last - first, block, read);
     }
     first = last;
   }
