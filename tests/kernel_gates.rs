@@ -9,16 +9,27 @@ use hipfire::backend::hip::pack::Pack;
 
 /// Kernels by name (`*` stands for a number), bytes of the argument struct, and the most VGPRs and LDS bytes allowed.
 /// 96 registers leave 16 waves a SIMD, 120 leave 12, 240 leave 6 (HARDWARE.md).
-const CEILINGS: [(&str, usize, u32, u32); 9] = [
+const CEILINGS: [(&str, usize, u32, u32); 19] = [
     ("canary", size_of::<abi::CanaryArgs>(), 96, 0),
+    ("copy_rows_f32", size_of::<abi::CopyRowsArgs>(), 96, 0),
     ("embed_bf16", size_of::<abi::EmbedArgs>(), 96, 0),
     ("gemv_bf16_r*", size_of::<abi::GemvArgs>(), 120, 0),
     ("grouped_norm", size_of::<abi::GroupedNormArgs>(), 96, 32),
     ("head_norm_rope", size_of::<abi::HeadNormRopeArgs>(), 96, 8 << 10),
     ("hyper_gate_bf16_r*", size_of::<abi::HyperGateArgs>(), 96, 16 << 10),
     ("hyper_write", size_of::<abi::HyperWriteArgs>(), 96, 32),
+    ("ple_conv", size_of::<abi::PleConvArgs>(), 96, 0),
+    ("ple_gate", size_of::<abi::PleGateArgs>(), 96, 128),
+    ("ple_slide", size_of::<abi::PleSlideArgs>(), 96, 0),
     ("qsa_gather_attend_*", size_of::<abi::GatherAttendArgs>(), 240, 36 << 10),
-    ("qsa_gather_pack_f32", size_of::<abi::GatherPackArgs>(), 96, 0),
+    ("qsa_pack_f32", size_of::<abi::QsaPackArgs>(), 96, 0),
+    ("qsa_pack_fp8", size_of::<abi::QsaPackArgs>(), 96, 0),
+    ("qsa_pack_q8", size_of::<abi::QsaPackArgs>(), 96, 0),
+    ("sample_adjust", size_of::<abi::SampleAdjustArgs>(), 96, 8 << 10),
+    ("sample_argmax", size_of::<abi::SampleDrawArgs>(), 96, 21 << 10),
+    ("sample_draw", size_of::<abi::SampleDrawArgs>(), 96, 21 << 10),
+    ("sample_logprobs", size_of::<abi::SampleLogprobsArgs>(), 96, 21 << 10),
+    ("stream_add", size_of::<abi::StreamAddArgs>(), 96, 0),
 ];
 
 fn kernels() -> Vec<(String, Kernel)> {
