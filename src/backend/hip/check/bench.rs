@@ -129,14 +129,14 @@ impl<'a> Bench<'a> {
     }
 
     /// Compares bits.
-    pub fn exact<T: Pod + PartialEq + std::fmt::Debug>(&mut self, kernel: &str, case: String, got: &[T], want: &[T]) {
+    pub fn exact<T: Pod + std::fmt::Debug>(&mut self, kernel: &str, case: String, got: &[T], want: &[T]) {
         self.same(kernel, case, Class::Exact, got, want);
     }
 
     /// Compares bits of a kernel of any class.
     pub fn same<T>(&mut self, kernel: &str, case: String, class: Class, got: &[T], want: &[T])
     where
-        T: Pod + PartialEq + std::fmt::Debug,
+        T: Pod + std::fmt::Debug,
     {
         let differ = |(g, w): &(&T, &T)| bytemuck::bytes_of(*g) != bytemuck::bytes_of(*w);
         let first = got.iter().zip(want).position(|pair| differ(&pair));

@@ -272,10 +272,10 @@ fn draw_case(bench: &mut Bench<'_>, vocabulary: usize, rows: &[Row]) -> Result<(
     for row in rows {
         let mut words = vec![0u32; vocabulary.div_ceil(32)];
         row.mask.iter().enumerate().for_each(|(id, &allowed)| words[id / 32] |= u32::from(allowed) << (id % 32));
-        let (history, bias, mask) = (bench.upload(&row.history), bench.upload(&row.bias), bench.upload(&words)?);
         // An empty list has no address.
-        let (history, bias) =
-            (history.ok().filter(|_| !row.history.is_empty()), bias.ok().filter(|_| !row.bias.is_empty()));
+        let history = (!row.history.is_empty()).then(|| bench.upload(&row.history)).transpose()?;
+        let bias = (!row.bias.is_empty()).then(|| bench.upload(&row.bias)).transpose()?;
+        let mask = bench.upload(&words)?;
         params.push(SampleParams {
             history: history.as_ref().map_or(0, |memory| memory.address()),
             bias: bias.as_ref().map_or(0, |memory| memory.address()),
