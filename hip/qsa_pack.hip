@@ -55,7 +55,9 @@ struct Q8Columns {
     return Q8Columns{load_codes(block + 2 + column % 32), f16_number(*reinterpret_cast<const u16*>(block))};
   }
   DEV_MEMBER void finish(Q8Columns& s) { complete(s.codes); }
-  DEV_MEMBER float number(const Q8Columns& s, int i) { return static_cast<float>(static_cast<i8>(byte_of(s.codes, i))) * s.scale; }
+  DEV_MEMBER float number(const Q8Columns& s, int i) {
+    return static_cast<float>(static_cast<i8>(byte_of(s.codes, i))) * s.scale;
+  }
 };
 
 // k_out[t][c] = f16(key of token t);  v_out[t / 4][c][t % 4] = f16(value of token t);  c over kv_heads * dim;

@@ -158,8 +158,8 @@ template<class M> DEV u64 total_of(SearchLds& lds, const Logits& logits, u32 flo
   return block_total(lds, sum);
 }
 
-// In rank order, the first id up to which measures add to more than `target`: its key, and the measure of all keys above
-// it. Only ids with a key of at least `floor` count; their measures add to more than `target`.
+// In rank order, the first id up to which measures add to more than `target`: its key, and the measure of all keys
+// above it. Only ids with a key of at least `floor` count; their measures add to more than `target`.
 // Three digits of the key from the top, each by a histogram of measures.
 struct Place { u32 key; u64 before; };
 template<class M> DEV Place descend(SearchLds& lds, const Logits& logits, u32 floor, u64 target, M measure) {

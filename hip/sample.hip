@@ -1,4 +1,4 @@
-// From rows of logits to ids (spec 2.7, 6.3), with every choice a row of device data: one graph serves every request.
+// From rows of logits to ids (spec 2.7, 6.3). Every choice is a row of device data: one graph serves every request.
 #include "abi.h"
 #include "sample.h"
 
@@ -97,20 +97,21 @@ DEV u64 multiply_high(u64 a, u64 b) {
   return ah * bh + (middle >> 32) + (other >> 32);
 }
 
-// The row's greatest key, and whether there is anything to choose: if not, the result is written.
-DEV bool choosable(SearchLds& lds, const Logits& logits, u32 most, SampleResult* result) {
-  if (most > KEY_MINUS_INFINITY && most <= KEY_INFINITY) return true;
-  const bool nan = most > KEY_INFINITY;
-  const u32 id = nan ? pick(lds, logits, most, [&](u32 key) { return key == most ? 1ull : 0ull; }, [](u64) { return 0ull; }) : 0;
-  if (tid() == 0) *result = SampleResult{id, nan ? 1u : 2u};
-  return false;
-}
+// The lowest id with the greatest key.
 DEV u32 greatest(SearchLds& lds, const Logits& logits, u32 most) {
   return pick(lds, logits, most, [](u32) { return 1ull; }, [](u64) { return 0ull; });
 }
+// Whether there is anything to choose: if not, the result is written.
+DEV bool choosable(SearchLds& lds, const Logits& logits, u32 most, SampleResult* result) {
+  if (most > KEY_MINUS_INFINITY && most <= KEY_INFINITY) return true;
+  const bool nan = most > KEY_INFINITY;
+  const u32 id = nan ? greatest(lds, logits, most) : 0;
+  if (tid() == 0) *result = SampleResult{id, nan ? 1u : 2u};
+  return false;
+}
 
 // results[r] = the lowest id among those with the greatest logit.
-// grid (rows), block 1024; LDS 21 KiB; behind sample_adjust, with or without params. It reads one group.
+// grid (rows), block 1024; LDS 21 KiB; behind sample_adjust, with or without params. It reads the groups that hold it.
 // Exact. Oracle: engine/sampler.rs pick at temperature 0.
 KERNEL(1024, sample_argmax, SampleDrawArgs) {
   LDS(SearchLds, lds);
@@ -126,10 +127,11 @@ KERNEL(1024, sample_argmax, SampleDrawArgs) {
 // engine/sampler.rs pick has it: filters keep a prefix of the ids in rank order, whose weights add up in that order;
 // without any filter they add up in the order of ids.
 // grid (rows), block 1024; LDS 21 KiB; behind sample_adjust.
-// Weights are integers, floor(2^40 * exp((l - max) / temperature)), so sums, shares and the draw are exact, whatever the
-// schedule: top-p ends at ceil(mass * floor(top_p * 2^32) / 2^32), the draw at floor(random * total / 2^64). min-p keeps
-// l >= max + temperature * ln(min_p). Against real weights a share is off by (|x| + 8) * 2^-24 of itself, x the
-// exponent, and by 2^-40 of the greatest for each id: only where a limit is that near can the kept set or the id differ.
+// Weights are integers, floor(2^40 * exp((l - max) / temperature)), so sums, shares and the draw are exact, whatever
+// the schedule: top-p ends at ceil(mass * floor(top_p * 2^32) / 2^32), the draw at floor(random * total / 2^64); min-p
+// keeps l >= max + temperature * ln(min_p). Top-k is exact. Against real weights a share is off by (|x| + 8) * 2^-24 of
+// itself, x the exponent, and by 2^-40 of the greatest for each id: only where top-p, min-p or the draw ends that near to
+// an id's limit can the kept set or the id differ. Ordered.
 // Oracle: engine/sampler.rs pick with these weights; the random number is random_of, not the host's.
 struct Weight {
   u32 most;
@@ -194,14 +196,15 @@ KERNEL(1024, sample_draw, SampleDrawArgs) {
     const u64 target = multiply_high(random, mass);
     const Place chosen = descend(lds, logits, floor, target, weigh);
     const u64 tie = (target - chosen.before) / weigh(chosen.key);
-    id = pick(lds, logits, chosen.key, [&](u32 key) { return key == chosen.key ? 1ull : 0ull; }, [&](u64) { return tie; });
+    const auto equal = [&](u32 key) { return key == chosen.key ? 1ull : 0ull; };
+    id = pick(lds, logits, chosen.key, equal, [&](u64) { return tie; });
   }
   if (tid() == 0) a.results[bidx()] = SampleResult{id, 0};
 }
 
 // chosen[r] = ln p of results[r].id, top_ids[r], top[r] = the top_count most likely ids and their ln p, best first;
 // p = softmax of the logits as they are.
-// grid (rows), block 1024; LDS 25 KiB; behind sample_adjust and the choice. With top_count 0 it reads one logit.
+// grid (rows), block 1024; LDS 21 KiB; behind sample_adjust and the choice. With top_count 0 it reads one logit.
 // Ids exact, ln p ordered. Oracle: engine/logits.rs LogSoftmax.
 enum { MAX_TOP = 20 };
 struct LogprobLds {
