@@ -118,7 +118,7 @@ KERNEL(256, ple_slide, PleSlideArgs) {
   const f32x4* fresh = reinterpret_cast<const f32x4*>(a.normed + static_cast<u64>(segment.first) * a.width) + part;
   for (u32 column = 0; column < columns; column++) {
     const u32 from = column + skip;
-    const f32x4* source = from < a.history ? window + stride * (segment.pending + from) : fresh + stride * (from - a.history);
-    window[stride * column] = *global(source);
+    const bool old = from < a.history;
+    window[stride * column] = old ? window[stride * (segment.pending + from)] : fresh[stride * (from - a.history)];
   }
 }

@@ -4,7 +4,7 @@
 
 // Per group of 256 ids g of row r: maxima[r][g] = greatest key of logits, sums[r][g] = sum exp(logit - that number).
 // With params: adjusted[r] = logits[r] after
-//   each id of the history:  l < 0 ? l * repetition : l / repetition, then - (presence + frequency * count) if count > 0
+//   each id of the history:  l < 0 ? l * repetition : l / repetition; with a count > 0 - (presence + frequency * count)
 //   each id with a bias:     l + bias
 //   each id that the mask forbids: minus infinity (a NaN stays, so that damage is seen)
 // and adjusted_maxima[r][g] = greatest key of adjusted.
@@ -130,8 +130,8 @@ KERNEL(1024, sample_argmax, SampleDrawArgs) {
 // Weights are integers, floor(2^40 * exp((l - max) / temperature)), so sums, shares and the draw are exact, whatever
 // the schedule: top-p ends at ceil(mass * floor(top_p * 2^32) / 2^32), the draw at floor(random * total / 2^64); min-p
 // keeps l >= max + temperature * ln(min_p). Top-k is exact. Against real weights a share is off by (|x| + 8) * 2^-24 of
-// itself, x the exponent, and by 2^-40 of the greatest for each id: only where top-p, min-p or the draw ends that near to
-// an id's limit can the kept set or the id differ. Ordered.
+// itself, x the exponent, and by 2^-40 of the greatest for each id: only where top-p, min-p or the draw ends that near
+// to an id's limit can the kept set or the id differ. Ordered.
 // Oracle: engine/sampler.rs pick with these weights; the random number is random_of, not the host's.
 struct Weight {
   u32 most;
