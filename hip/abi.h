@@ -199,17 +199,20 @@ struct QsaMergeArgs {
   u32              dim;              // at most 256
 };
 
-// ---- qsa_gather.hip --------------------------------------------------------------------------------------------
-struct GatherPackArgs {
-  PTR(f16)         k_out;            // [tokens, kv_heads * dim]
-  PTR(f16)         v_out;            // [tokens / 4, kv_heads * dim, 4]
-  PTR(const float) k;                // [tokens, kv_heads * dim]
-  PTR(const float) v;                // [tokens, kv_heads * dim]
+// ---- qsa_pack.hip ----------------------------------------------------------------------------------------------
+struct QsaPackArgs {
+  PTR(f16)         k_out;            // [tokens up to a multiple of 4, kv_heads * dim]
+  PTR(f16)         v_out;            // [tokens / 4, kv_heads * dim, 4], up to a whole block
+  PTR(const KvPlanes) planes;        // [sequences]
+  u32              sequence;         // whose keys and values
   u32              first;            // first token to pack, a multiple of 4
   u32              tokens;           // one past the last
-  u32              width;            // kv_heads * dim
+  u32              kv_heads;
+  u32              dim;              // a multiple of 32
   u32              unused;
 };
+
+// ---- qsa_gather.hip --------------------------------------------------------------------------------------------
 struct GatherAttendArgs {
   PTR(float)       out;              // [rows, heads, dim], gated
   PTR(const float) q;                // [rows, heads, dim], normed and rotated
@@ -225,4 +228,128 @@ struct GatherAttendArgs {
   u32              gate_row_stride;
   u32              gate_head_stride;
   float            scale;            // 1 / sqrt(dim)
+};
+
+// ---- ple.hip ---------------------------------------------------------------------------------------------------
+// One sequence's part of a step, with its window of one PLE layer (src/state/recurrent.rs).
+struct PleSegment {
+  PTR(float)       window;           // [history + revocable, streams * hidden]
+  u32              first;            // its first row in the step
+  u32              rows;             // 0: the sequence takes no part
+  u32              pending;          // columns behind the history that are kept
+  u32              unused;
+};
+struct PleGateArgs {
+  PTR(float)       gated;            // [rows, streams, hidden]
+  PTR(float)       normed;           // [rows, streams, hidden]
+  PTR(const float) key;              // [rows, streams, hidden], products with the key projection
+  PTR(const float) value;            // [rows, hidden], products with the value projection
+  PTR(const float) wide;             // [rows, streams, hidden], before the injection
+  PTR(const float) norm_key;         // [streams, hidden]
+  PTR(const float) norm_query;       // [streams, hidden]
+  PTR(const float) norm_conv;        // [streams, hidden]
+  u32              streams;
+  u32              hidden;           // a multiple of 4
+  float            eps;
+  u32              unused;
+};
+struct PleConvArgs {
+  PTR(float)       wide;             // [rows, width], updated
+  PTR(const float) gated;            // [rows, width]
+  PTR(const float) normed;           // [rows, width]
+  PTR(const float) weights;          // [taps, width], the oldest tap first
+  PTR(const PleSegment) segments;    // [sequences]
+  PTR(const u32)   sequence;         // [rows]
+  u32              width;            // streams * hidden, a multiple of 4
+  u32              taps;             // at most 4
+  u32              dilation;
+  u32              unused;
+};
+struct PleSlideArgs {
+  PTR(const float) normed;           // [rows, width]
+  PTR(const PleSegment) segments;    // [sequences]
+  u32              width;            // a multiple of 4
+  u32              history;          // columns of history: (taps - 1) * dilation
+  u32              revocable;        // columns of a window behind its history
+  u32              unused;
+};
+
+// ---- rows.hip --------------------------------------------------------------------------------------------------
+struct StreamAddArgs {
+  PTR(float)       wide;             // [rows, streams, hidden], updated
+  PTR(const float) shared;           // [rows, hidden]
+  u32              streams;
+  u32              hidden;           // a multiple of 4
+};
+struct CopyRowsArgs {
+  PTR(float)       out;              // row i at i * out_stride
+  PTR(const float) input;            // row j at j * input_stride
+  PTR(const u32)   rows;             // [count], which row of the input becomes row i; null: row i
+  u32              width;            // a multiple of 4, as are the strides
+  u32              out_stride;
+  u32              input_stride;
+  u32              unused;
+};
+
+// ---- sample.hip ------------------------------------------------------------------------------------------------
+struct SampleCount {
+  u32              id;
+  u32              count;            // how often it was generated; 0: it is in the prompt alone
+};
+struct SampleBias {
+  u32              id;
+  float            bias;
+};
+// How one row's id is chosen: engine/sampler.rs SamplingParams, with what the row's answer has so far.
+struct SampleParams {
+  PTR(const SampleCount) history;    // [history_count], every id once
+  PTR(const SampleBias) bias;        // [bias_count], every id once
+  PTR(const u32)   mask;             // [vocabulary / 32], rounded up: bit id % 32 of word id / 32 allows it; null: all
+  u64              seed;
+  u64              step;             // counts the row's draws
+  u32              history_count;
+  u32              bias_count;
+  float            temperature;      // 0: the greatest logit, whatever the filters
+  u32              top_k;            // 0: all
+  float            top_p;            // 1: all
+  float            min_p;            // 0: all
+  float            repetition_penalty;  // 1: off
+  float            presence_penalty;
+  float            frequency_penalty;
+  u32              top_count;        // most likely ids wanted with their log-probabilities, at most 20
+};
+struct SampleResult {
+  u32              id;               // the chosen one; of a row with a NaN the first such id
+  u32              status;           // 0: chosen, 1: a logit is not a number, 2: every logit is minus infinity
+};
+// Groups of 256 consecutive ids; a key orders numbers as an integer (sample.h).
+struct SampleAdjustArgs {
+  PTR(float)       adjusted;         // [rows, vocabulary]
+  PTR(u32)         adjusted_maxima;  // [rows, groups], greatest key
+  PTR(u32)         maxima;           // [rows, groups], greatest key of the logits as they are
+  PTR(float)       sums;             // [rows, groups], sum of exp(logit - greatest of the group)
+  PTR(const float) logits;           // [rows, vocabulary]
+  PTR(const SampleParams) params;    // [rows]; null: maxima and sums only
+  u32              vocabulary;       // a multiple of 4, at most 262,144
+  u32              unused;
+};
+struct SampleDrawArgs {
+  PTR(SampleResult) results;         // [rows]
+  PTR(const float) logits;           // [rows, vocabulary], adjusted
+  PTR(const u32)   maxima;           // [rows, groups] of them
+  PTR(const SampleParams) params;    // [rows]; not read by sample_argmax
+  u32              vocabulary;
+  u32              unused;
+};
+struct SampleLogprobsArgs {
+  PTR(float)       chosen;           // [rows]
+  PTR(u32)         top_ids;          // [rows, 20], the first min(top_count, vocabulary) are written
+  PTR(float)       top;              // [rows, 20], alike
+  PTR(const SampleResult) results;   // [rows]
+  PTR(const float) logits;           // [rows, vocabulary], as they are
+  PTR(const u32)   maxima;           // [rows, groups] of them
+  PTR(const float) sums;             // [rows, groups]
+  PTR(const SampleParams) params;    // [rows]
+  u32              vocabulary;
+  u32              unused;
 };

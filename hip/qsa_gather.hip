@@ -2,24 +2,6 @@
 #include "abi.h"
 #include "dialect/tile.h"
 
-// k_out[t][c] = f16(k[t][c]);  v_out[t / 4][c][t % 4] = f16(v[t][c]);  zeros from `tokens` to the end of its block
-// grid ceil(width / 256) * blocks, block 256: a thread a column of a block of four tokens; LDS 0.
-// Exact (round to nearest even). Oracle: half::f16::from_f32.
-KERNEL(256, qsa_gather_pack_f32, GatherPackArgs) {
-  const u32 parts = (a.width + 255) / 256;
-  const u32 block = a.first / 4 + bidx() / parts, column = bidx() % parts * 256 + tid();
-  if (column >= a.width) return;
-  struct alignas(8) Four { f16 v[4]; } values;
-  UNROLL for (u32 i = 0; i < 4; i++) {
-    const u32 token = 4 * block + i;
-    const u64 at = static_cast<u64>(token) * a.width + column;
-    const bool present = token < a.tokens;
-    values.v[i] = to_f16(present ? a.v[at] : 0.f);
-    a.k_out[at] = to_f16(present ? a.k[at] : 0.f);
-  }
-  reinterpret_cast<Four*>(a.v_out)[static_cast<u64>(block) * a.width + column] = values;
-}
-
 // out[r][h] = sigmoid(gate[r][h]) * sum_j softmax_j(scale * q[r][h] . k_j) v_j
 // j over the tokens of blocks[r][0 .. counts[r]] and the tail 4 * floor(n / 4) .. n, n = positions[r] + 1.
 // grid (rows * kv_heads), block 256: a workgroup a row and KV head, with its up to 16 query heads; LDS 43 KiB at

@@ -11,6 +11,7 @@ use hipfire::backend::hip::pack::Pack;
 /// 96 registers leave 16 waves a SIMD, 120 leave 12, 240 leave 6 (HARDWARE.md).
 const CEILINGS: [(&str, usize, u32, u32); 19] = [
     ("canary", size_of::<abi::CanaryArgs>(), 96, 0),
+    ("copy_rows_f32", size_of::<abi::CopyRowsArgs>(), 96, 0),
     ("embed_bf16", size_of::<abi::EmbedArgs>(), 96, 0),
     ("gemv_bf16_r*", size_of::<abi::GemvArgs>(), 120, 0),
     ("grouped_norm", size_of::<abi::GroupedNormArgs>(), 96, 32),
@@ -29,6 +30,18 @@ const CEILINGS: [(&str, usize, u32, u32); 19] = [
     ("qsa_score_bf16_r*", size_of::<abi::QsaScoreArgs>(), 168, 0),
     ("qsa_score_f32_r*", size_of::<abi::QsaScoreArgs>(), 168, 0),
     ("qsa_select", size_of::<abi::QsaSelectArgs>(), 96, 62 << 10),
+    ("ple_conv", size_of::<abi::PleConvArgs>(), 96, 0),
+    ("ple_gate", size_of::<abi::PleGateArgs>(), 96, 128),
+    ("ple_slide", size_of::<abi::PleSlideArgs>(), 96, 0),
+    ("qsa_gather_attend_*", size_of::<abi::GatherAttendArgs>(), 240, 36 << 10),
+    ("qsa_pack_f32", size_of::<abi::QsaPackArgs>(), 96, 0),
+    ("qsa_pack_fp8", size_of::<abi::QsaPackArgs>(), 96, 0),
+    ("qsa_pack_q8", size_of::<abi::QsaPackArgs>(), 96, 0),
+    ("sample_adjust", size_of::<abi::SampleAdjustArgs>(), 96, 8 << 10),
+    ("sample_argmax", size_of::<abi::SampleDrawArgs>(), 96, 21 << 10),
+    ("sample_draw", size_of::<abi::SampleDrawArgs>(), 96, 21 << 10),
+    ("sample_logprobs", size_of::<abi::SampleLogprobsArgs>(), 96, 21 << 10),
+    ("stream_add", size_of::<abi::StreamAddArgs>(), 96, 0),
 ];
 
 fn kernels() -> Vec<(String, Kernel)> {

@@ -101,6 +101,7 @@ DEV void atomic_add(float* p, float v) {
   }
 }
 DEV u32  lds_atomic_add(u32* p, u32 v) { return __hip_atomic_fetch_add(p, v, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_WORKGROUP); }
+DEV u64  lds_atomic_add(u64* p, u64 v) { return __hip_atomic_fetch_add(p, v, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_WORKGROUP); }
 
 #if defined(__GFX11__)
   #define TILE_LAYOUT 11

@@ -61,6 +61,7 @@ DEV u64  atomic_add(u64* p, u64 v) { u64 r; asm volatile("atom.relaxed.gpu.add.u
 DEV u32  atomic_max(u32* p, u32 v) { u32 r; asm volatile("atom.relaxed.gpu.max.u32 %0, [%1], %2;" : "=r"(r) : "l"(p), "r"(v) : "memory"); return r; }
 DEV void atomic_add(float* p, float v) { asm volatile("red.relaxed.gpu.add.f32 [%0], %1;" :: "l"(p), "f"(v) : "memory"); }
 DEV u32  lds_atomic_add(u32* p, u32 v) { u32 r; asm volatile("atom.relaxed.cta.add.u32 %0, [%1], %2;" : "=r"(r) : "l"(p), "r"(v) : "memory"); return r; }
+DEV u64  lds_atomic_add(u64* p, u64 v) { u64 r; asm volatile("atom.relaxed.cta.add.u64 %0, [%1], %2;" : "=l"(r) : "l"(p), "l"(v) : "memory"); return r; }
 
 DEV u32 gpu_pack(f16 a, f16 b) { u32 r; asm("mov.b32 %0, {%1, %2};" : "=r"(r) : "h"(a.u), "h"(b.u)); return r; }
 // 16x16x16 as two m16n8k16. a[4j+0..1]: row g+8j, k 2t..; a[4j+2..3]: k 2t+8..; b alike by column

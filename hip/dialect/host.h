@@ -104,6 +104,7 @@ DEV void atomic_add(float* p, float v) {
   while (!__atomic_compare_exchange_n(bits, &old, sum, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED));
 }
 DEV u32  lds_atomic_add(u32* p, u32 v) { return atomic_add(p, v); }
+DEV u64  lds_atomic_add(u64* p, u64 v) { return atomic_add(p, v); }
 
 // ---- matrix: c += a b, fragments as the layout has them (HARDWARE.md) -----
 DEV void wmma_f16(float* c, const f16* a, const f16* b) { cpu_wmma(CPU_F16, TILE_LAYOUT, c, a, b); }

@@ -399,28 +399,30 @@ const _: () = {
 };
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable)]
-pub struct GatherPackArgs {
+pub struct QsaPackArgs {
     pub k_out: u64_,
     pub v_out: u64_,
-    pub k: u64_,
-    pub v: u64_,
+    pub planes: u64_,
+    pub sequence: u32_,
     pub first: u32_,
     pub tokens: u32_,
-    pub width: u32_,
+    pub kv_heads: u32_,
+    pub dim: u32_,
     pub unused: u32_,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of GatherPackArgs"][::core::mem::size_of::<GatherPackArgs>() - 48usize];
-    ["Alignment of GatherPackArgs"][::core::mem::align_of::<GatherPackArgs>() - 8usize];
-    ["Offset of field: GatherPackArgs::k_out"][::core::mem::offset_of!(GatherPackArgs, k_out) - 0usize];
-    ["Offset of field: GatherPackArgs::v_out"][::core::mem::offset_of!(GatherPackArgs, v_out) - 8usize];
-    ["Offset of field: GatherPackArgs::k"][::core::mem::offset_of!(GatherPackArgs, k) - 16usize];
-    ["Offset of field: GatherPackArgs::v"][::core::mem::offset_of!(GatherPackArgs, v) - 24usize];
-    ["Offset of field: GatherPackArgs::first"][::core::mem::offset_of!(GatherPackArgs, first) - 32usize];
-    ["Offset of field: GatherPackArgs::tokens"][::core::mem::offset_of!(GatherPackArgs, tokens) - 36usize];
-    ["Offset of field: GatherPackArgs::width"][::core::mem::offset_of!(GatherPackArgs, width) - 40usize];
-    ["Offset of field: GatherPackArgs::unused"][::core::mem::offset_of!(GatherPackArgs, unused) - 44usize];
+    ["Size of QsaPackArgs"][::core::mem::size_of::<QsaPackArgs>() - 48usize];
+    ["Alignment of QsaPackArgs"][::core::mem::align_of::<QsaPackArgs>() - 8usize];
+    ["Offset of field: QsaPackArgs::k_out"][::core::mem::offset_of!(QsaPackArgs, k_out) - 0usize];
+    ["Offset of field: QsaPackArgs::v_out"][::core::mem::offset_of!(QsaPackArgs, v_out) - 8usize];
+    ["Offset of field: QsaPackArgs::planes"][::core::mem::offset_of!(QsaPackArgs, planes) - 16usize];
+    ["Offset of field: QsaPackArgs::sequence"][::core::mem::offset_of!(QsaPackArgs, sequence) - 24usize];
+    ["Offset of field: QsaPackArgs::first"][::core::mem::offset_of!(QsaPackArgs, first) - 28usize];
+    ["Offset of field: QsaPackArgs::tokens"][::core::mem::offset_of!(QsaPackArgs, tokens) - 32usize];
+    ["Offset of field: QsaPackArgs::kv_heads"][::core::mem::offset_of!(QsaPackArgs, kv_heads) - 36usize];
+    ["Offset of field: QsaPackArgs::dim"][::core::mem::offset_of!(QsaPackArgs, dim) - 40usize];
+    ["Offset of field: QsaPackArgs::unused"][::core::mem::offset_of!(QsaPackArgs, unused) - 44usize];
 };
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable)]
@@ -460,4 +462,304 @@ const _: () = {
     ["Offset of field: GatherAttendArgs::gate_head_stride"]
         [::core::mem::offset_of!(GatherAttendArgs, gate_head_stride) - 80usize];
     ["Offset of field: GatherAttendArgs::scale"][::core::mem::offset_of!(GatherAttendArgs, scale) - 84usize];
+};
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable)]
+pub struct PleSegment {
+    pub window: u64_,
+    pub first: u32_,
+    pub rows: u32_,
+    pub pending: u32_,
+    pub unused: u32_,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of PleSegment"][::core::mem::size_of::<PleSegment>() - 24usize];
+    ["Alignment of PleSegment"][::core::mem::align_of::<PleSegment>() - 8usize];
+    ["Offset of field: PleSegment::window"][::core::mem::offset_of!(PleSegment, window) - 0usize];
+    ["Offset of field: PleSegment::first"][::core::mem::offset_of!(PleSegment, first) - 8usize];
+    ["Offset of field: PleSegment::rows"][::core::mem::offset_of!(PleSegment, rows) - 12usize];
+    ["Offset of field: PleSegment::pending"][::core::mem::offset_of!(PleSegment, pending) - 16usize];
+    ["Offset of field: PleSegment::unused"][::core::mem::offset_of!(PleSegment, unused) - 20usize];
+};
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable)]
+pub struct PleGateArgs {
+    pub gated: u64_,
+    pub normed: u64_,
+    pub key: u64_,
+    pub value: u64_,
+    pub wide: u64_,
+    pub norm_key: u64_,
+    pub norm_query: u64_,
+    pub norm_conv: u64_,
+    pub streams: u32_,
+    pub hidden: u32_,
+    pub eps: f32,
+    pub unused: u32_,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of PleGateArgs"][::core::mem::size_of::<PleGateArgs>() - 80usize];
+    ["Alignment of PleGateArgs"][::core::mem::align_of::<PleGateArgs>() - 8usize];
+    ["Offset of field: PleGateArgs::gated"][::core::mem::offset_of!(PleGateArgs, gated) - 0usize];
+    ["Offset of field: PleGateArgs::normed"][::core::mem::offset_of!(PleGateArgs, normed) - 8usize];
+    ["Offset of field: PleGateArgs::key"][::core::mem::offset_of!(PleGateArgs, key) - 16usize];
+    ["Offset of field: PleGateArgs::value"][::core::mem::offset_of!(PleGateArgs, value) - 24usize];
+    ["Offset of field: PleGateArgs::wide"][::core::mem::offset_of!(PleGateArgs, wide) - 32usize];
+    ["Offset of field: PleGateArgs::norm_key"][::core::mem::offset_of!(PleGateArgs, norm_key) - 40usize];
+    ["Offset of field: PleGateArgs::norm_query"][::core::mem::offset_of!(PleGateArgs, norm_query) - 48usize];
+    ["Offset of field: PleGateArgs::norm_conv"][::core::mem::offset_of!(PleGateArgs, norm_conv) - 56usize];
+    ["Offset of field: PleGateArgs::streams"][::core::mem::offset_of!(PleGateArgs, streams) - 64usize];
+    ["Offset of field: PleGateArgs::hidden"][::core::mem::offset_of!(PleGateArgs, hidden) - 68usize];
+    ["Offset of field: PleGateArgs::eps"][::core::mem::offset_of!(PleGateArgs, eps) - 72usize];
+    ["Offset of field: PleGateArgs::unused"][::core::mem::offset_of!(PleGateArgs, unused) - 76usize];
+};
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable)]
+pub struct PleConvArgs {
+    pub wide: u64_,
+    pub gated: u64_,
+    pub normed: u64_,
+    pub weights: u64_,
+    pub segments: u64_,
+    pub sequence: u64_,
+    pub width: u32_,
+    pub taps: u32_,
+    pub dilation: u32_,
+    pub unused: u32_,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of PleConvArgs"][::core::mem::size_of::<PleConvArgs>() - 64usize];
+    ["Alignment of PleConvArgs"][::core::mem::align_of::<PleConvArgs>() - 8usize];
+    ["Offset of field: PleConvArgs::wide"][::core::mem::offset_of!(PleConvArgs, wide) - 0usize];
+    ["Offset of field: PleConvArgs::gated"][::core::mem::offset_of!(PleConvArgs, gated) - 8usize];
+    ["Offset of field: PleConvArgs::normed"][::core::mem::offset_of!(PleConvArgs, normed) - 16usize];
+    ["Offset of field: PleConvArgs::weights"][::core::mem::offset_of!(PleConvArgs, weights) - 24usize];
+    ["Offset of field: PleConvArgs::segments"][::core::mem::offset_of!(PleConvArgs, segments) - 32usize];
+    ["Offset of field: PleConvArgs::sequence"][::core::mem::offset_of!(PleConvArgs, sequence) - 40usize];
+    ["Offset of field: PleConvArgs::width"][::core::mem::offset_of!(PleConvArgs, width) - 48usize];
+    ["Offset of field: PleConvArgs::taps"][::core::mem::offset_of!(PleConvArgs, taps) - 52usize];
+    ["Offset of field: PleConvArgs::dilation"][::core::mem::offset_of!(PleConvArgs, dilation) - 56usize];
+    ["Offset of field: PleConvArgs::unused"][::core::mem::offset_of!(PleConvArgs, unused) - 60usize];
+};
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable)]
+pub struct PleSlideArgs {
+    pub normed: u64_,
+    pub segments: u64_,
+    pub width: u32_,
+    pub history: u32_,
+    pub revocable: u32_,
+    pub unused: u32_,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of PleSlideArgs"][::core::mem::size_of::<PleSlideArgs>() - 32usize];
+    ["Alignment of PleSlideArgs"][::core::mem::align_of::<PleSlideArgs>() - 8usize];
+    ["Offset of field: PleSlideArgs::normed"][::core::mem::offset_of!(PleSlideArgs, normed) - 0usize];
+    ["Offset of field: PleSlideArgs::segments"][::core::mem::offset_of!(PleSlideArgs, segments) - 8usize];
+    ["Offset of field: PleSlideArgs::width"][::core::mem::offset_of!(PleSlideArgs, width) - 16usize];
+    ["Offset of field: PleSlideArgs::history"][::core::mem::offset_of!(PleSlideArgs, history) - 20usize];
+    ["Offset of field: PleSlideArgs::revocable"][::core::mem::offset_of!(PleSlideArgs, revocable) - 24usize];
+    ["Offset of field: PleSlideArgs::unused"][::core::mem::offset_of!(PleSlideArgs, unused) - 28usize];
+};
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable)]
+pub struct StreamAddArgs {
+    pub wide: u64_,
+    pub shared: u64_,
+    pub streams: u32_,
+    pub hidden: u32_,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of StreamAddArgs"][::core::mem::size_of::<StreamAddArgs>() - 24usize];
+    ["Alignment of StreamAddArgs"][::core::mem::align_of::<StreamAddArgs>() - 8usize];
+    ["Offset of field: StreamAddArgs::wide"][::core::mem::offset_of!(StreamAddArgs, wide) - 0usize];
+    ["Offset of field: StreamAddArgs::shared"][::core::mem::offset_of!(StreamAddArgs, shared) - 8usize];
+    ["Offset of field: StreamAddArgs::streams"][::core::mem::offset_of!(StreamAddArgs, streams) - 16usize];
+    ["Offset of field: StreamAddArgs::hidden"][::core::mem::offset_of!(StreamAddArgs, hidden) - 20usize];
+};
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable)]
+pub struct CopyRowsArgs {
+    pub out: u64_,
+    pub input: u64_,
+    pub rows: u64_,
+    pub width: u32_,
+    pub out_stride: u32_,
+    pub input_stride: u32_,
+    pub unused: u32_,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of CopyRowsArgs"][::core::mem::size_of::<CopyRowsArgs>() - 40usize];
+    ["Alignment of CopyRowsArgs"][::core::mem::align_of::<CopyRowsArgs>() - 8usize];
+    ["Offset of field: CopyRowsArgs::out"][::core::mem::offset_of!(CopyRowsArgs, out) - 0usize];
+    ["Offset of field: CopyRowsArgs::input"][::core::mem::offset_of!(CopyRowsArgs, input) - 8usize];
+    ["Offset of field: CopyRowsArgs::rows"][::core::mem::offset_of!(CopyRowsArgs, rows) - 16usize];
+    ["Offset of field: CopyRowsArgs::width"][::core::mem::offset_of!(CopyRowsArgs, width) - 24usize];
+    ["Offset of field: CopyRowsArgs::out_stride"][::core::mem::offset_of!(CopyRowsArgs, out_stride) - 28usize];
+    ["Offset of field: CopyRowsArgs::input_stride"][::core::mem::offset_of!(CopyRowsArgs, input_stride) - 32usize];
+    ["Offset of field: CopyRowsArgs::unused"][::core::mem::offset_of!(CopyRowsArgs, unused) - 36usize];
+};
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable)]
+pub struct SampleCount {
+    pub id: u32_,
+    pub count: u32_,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of SampleCount"][::core::mem::size_of::<SampleCount>() - 8usize];
+    ["Alignment of SampleCount"][::core::mem::align_of::<SampleCount>() - 4usize];
+    ["Offset of field: SampleCount::id"][::core::mem::offset_of!(SampleCount, id) - 0usize];
+    ["Offset of field: SampleCount::count"][::core::mem::offset_of!(SampleCount, count) - 4usize];
+};
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable)]
+pub struct SampleBias {
+    pub id: u32_,
+    pub bias: f32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of SampleBias"][::core::mem::size_of::<SampleBias>() - 8usize];
+    ["Alignment of SampleBias"][::core::mem::align_of::<SampleBias>() - 4usize];
+    ["Offset of field: SampleBias::id"][::core::mem::offset_of!(SampleBias, id) - 0usize];
+    ["Offset of field: SampleBias::bias"][::core::mem::offset_of!(SampleBias, bias) - 4usize];
+};
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable)]
+pub struct SampleParams {
+    pub history: u64_,
+    pub bias: u64_,
+    pub mask: u64_,
+    pub seed: u64_,
+    pub step: u64_,
+    pub history_count: u32_,
+    pub bias_count: u32_,
+    pub temperature: f32,
+    pub top_k: u32_,
+    pub top_p: f32,
+    pub min_p: f32,
+    pub repetition_penalty: f32,
+    pub presence_penalty: f32,
+    pub frequency_penalty: f32,
+    pub top_count: u32_,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of SampleParams"][::core::mem::size_of::<SampleParams>() - 80usize];
+    ["Alignment of SampleParams"][::core::mem::align_of::<SampleParams>() - 8usize];
+    ["Offset of field: SampleParams::history"][::core::mem::offset_of!(SampleParams, history) - 0usize];
+    ["Offset of field: SampleParams::bias"][::core::mem::offset_of!(SampleParams, bias) - 8usize];
+    ["Offset of field: SampleParams::mask"][::core::mem::offset_of!(SampleParams, mask) - 16usize];
+    ["Offset of field: SampleParams::seed"][::core::mem::offset_of!(SampleParams, seed) - 24usize];
+    ["Offset of field: SampleParams::step"][::core::mem::offset_of!(SampleParams, step) - 32usize];
+    ["Offset of field: SampleParams::history_count"][::core::mem::offset_of!(SampleParams, history_count) - 40usize];
+    ["Offset of field: SampleParams::bias_count"][::core::mem::offset_of!(SampleParams, bias_count) - 44usize];
+    ["Offset of field: SampleParams::temperature"][::core::mem::offset_of!(SampleParams, temperature) - 48usize];
+    ["Offset of field: SampleParams::top_k"][::core::mem::offset_of!(SampleParams, top_k) - 52usize];
+    ["Offset of field: SampleParams::top_p"][::core::mem::offset_of!(SampleParams, top_p) - 56usize];
+    ["Offset of field: SampleParams::min_p"][::core::mem::offset_of!(SampleParams, min_p) - 60usize];
+    ["Offset of field: SampleParams::repetition_penalty"]
+        [::core::mem::offset_of!(SampleParams, repetition_penalty) - 64usize];
+    ["Offset of field: SampleParams::presence_penalty"]
+        [::core::mem::offset_of!(SampleParams, presence_penalty) - 68usize];
+    ["Offset of field: SampleParams::frequency_penalty"]
+        [::core::mem::offset_of!(SampleParams, frequency_penalty) - 72usize];
+    ["Offset of field: SampleParams::top_count"][::core::mem::offset_of!(SampleParams, top_count) - 76usize];
+};
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable)]
+pub struct SampleResult {
+    pub id: u32_,
+    pub status: u32_,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of SampleResult"][::core::mem::size_of::<SampleResult>() - 8usize];
+    ["Alignment of SampleResult"][::core::mem::align_of::<SampleResult>() - 4usize];
+    ["Offset of field: SampleResult::id"][::core::mem::offset_of!(SampleResult, id) - 0usize];
+    ["Offset of field: SampleResult::status"][::core::mem::offset_of!(SampleResult, status) - 4usize];
+};
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable)]
+pub struct SampleAdjustArgs {
+    pub adjusted: u64_,
+    pub adjusted_maxima: u64_,
+    pub maxima: u64_,
+    pub sums: u64_,
+    pub logits: u64_,
+    pub params: u64_,
+    pub vocabulary: u32_,
+    pub unused: u32_,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of SampleAdjustArgs"][::core::mem::size_of::<SampleAdjustArgs>() - 56usize];
+    ["Alignment of SampleAdjustArgs"][::core::mem::align_of::<SampleAdjustArgs>() - 8usize];
+    ["Offset of field: SampleAdjustArgs::adjusted"][::core::mem::offset_of!(SampleAdjustArgs, adjusted) - 0usize];
+    ["Offset of field: SampleAdjustArgs::adjusted_maxima"]
+        [::core::mem::offset_of!(SampleAdjustArgs, adjusted_maxima) - 8usize];
+    ["Offset of field: SampleAdjustArgs::maxima"][::core::mem::offset_of!(SampleAdjustArgs, maxima) - 16usize];
+    ["Offset of field: SampleAdjustArgs::sums"][::core::mem::offset_of!(SampleAdjustArgs, sums) - 24usize];
+    ["Offset of field: SampleAdjustArgs::logits"][::core::mem::offset_of!(SampleAdjustArgs, logits) - 32usize];
+    ["Offset of field: SampleAdjustArgs::params"][::core::mem::offset_of!(SampleAdjustArgs, params) - 40usize];
+    ["Offset of field: SampleAdjustArgs::vocabulary"][::core::mem::offset_of!(SampleAdjustArgs, vocabulary) - 48usize];
+    ["Offset of field: SampleAdjustArgs::unused"][::core::mem::offset_of!(SampleAdjustArgs, unused) - 52usize];
+};
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable)]
+pub struct SampleDrawArgs {
+    pub results: u64_,
+    pub logits: u64_,
+    pub maxima: u64_,
+    pub params: u64_,
+    pub vocabulary: u32_,
+    pub unused: u32_,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of SampleDrawArgs"][::core::mem::size_of::<SampleDrawArgs>() - 40usize];
+    ["Alignment of SampleDrawArgs"][::core::mem::align_of::<SampleDrawArgs>() - 8usize];
+    ["Offset of field: SampleDrawArgs::results"][::core::mem::offset_of!(SampleDrawArgs, results) - 0usize];
+    ["Offset of field: SampleDrawArgs::logits"][::core::mem::offset_of!(SampleDrawArgs, logits) - 8usize];
+    ["Offset of field: SampleDrawArgs::maxima"][::core::mem::offset_of!(SampleDrawArgs, maxima) - 16usize];
+    ["Offset of field: SampleDrawArgs::params"][::core::mem::offset_of!(SampleDrawArgs, params) - 24usize];
+    ["Offset of field: SampleDrawArgs::vocabulary"][::core::mem::offset_of!(SampleDrawArgs, vocabulary) - 32usize];
+    ["Offset of field: SampleDrawArgs::unused"][::core::mem::offset_of!(SampleDrawArgs, unused) - 36usize];
+};
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable)]
+pub struct SampleLogprobsArgs {
+    pub chosen: u64_,
+    pub top_ids: u64_,
+    pub top: u64_,
+    pub results: u64_,
+    pub logits: u64_,
+    pub maxima: u64_,
+    pub sums: u64_,
+    pub params: u64_,
+    pub vocabulary: u32_,
+    pub unused: u32_,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of SampleLogprobsArgs"][::core::mem::size_of::<SampleLogprobsArgs>() - 72usize];
+    ["Alignment of SampleLogprobsArgs"][::core::mem::align_of::<SampleLogprobsArgs>() - 8usize];
+    ["Offset of field: SampleLogprobsArgs::chosen"][::core::mem::offset_of!(SampleLogprobsArgs, chosen) - 0usize];
+    ["Offset of field: SampleLogprobsArgs::top_ids"][::core::mem::offset_of!(SampleLogprobsArgs, top_ids) - 8usize];
+    ["Offset of field: SampleLogprobsArgs::top"][::core::mem::offset_of!(SampleLogprobsArgs, top) - 16usize];
+    ["Offset of field: SampleLogprobsArgs::results"][::core::mem::offset_of!(SampleLogprobsArgs, results) - 24usize];
+    ["Offset of field: SampleLogprobsArgs::logits"][::core::mem::offset_of!(SampleLogprobsArgs, logits) - 32usize];
+    ["Offset of field: SampleLogprobsArgs::maxima"][::core::mem::offset_of!(SampleLogprobsArgs, maxima) - 40usize];
+    ["Offset of field: SampleLogprobsArgs::sums"][::core::mem::offset_of!(SampleLogprobsArgs, sums) - 48usize];
+    ["Offset of field: SampleLogprobsArgs::params"][::core::mem::offset_of!(SampleLogprobsArgs, params) - 56usize];
+    ["Offset of field: SampleLogprobsArgs::vocabulary"]
+        [::core::mem::offset_of!(SampleLogprobsArgs, vocabulary) - 64usize];
+    ["Offset of field: SampleLogprobsArgs::unused"][::core::mem::offset_of!(SampleLogprobsArgs, unused) - 68usize];
 };

@@ -129,13 +129,21 @@ impl<'a> Bench<'a> {
     }
 
     /// Compares bits.
-    pub fn exact<T: Pod + PartialEq + std::fmt::Debug>(&mut self, kernel: &str, case: String, got: &[T], want: &[T]) {
+    pub fn exact<T: Pod + std::fmt::Debug>(&mut self, kernel: &str, case: String, got: &[T], want: &[T]) {
+        self.same(kernel, case, Class::Exact, got, want);
+    }
+
+    /// Compares bits of a kernel of any class.
+    pub fn same<T>(&mut self, kernel: &str, case: String, class: Class, got: &[T], want: &[T])
+    where
+        T: Pod + std::fmt::Debug,
+    {
         let differ = |(g, w): &(&T, &T)| bytemuck::bytes_of(*g) != bytemuck::bytes_of(*w);
         let first = got.iter().zip(want).position(|pair| differ(&pair));
         let count = got.iter().zip(want).filter(differ).count() + got.len().abs_diff(want.len());
         let message = first.map(|i| format!("element {i} is {:?}, expected {:?}", got[i], want[i]));
         let worst = count as f64 / want.len().max(1) as f64;
-        self.record(kernel, case, Class::Exact, worst, count == 0, bytemuck::cast_slice(got), message);
+        self.record(kernel, case, class, worst, count == 0, bytemuck::cast_slice(got), message);
     }
 
     /// Compares values with their bounds; a NaN is over every bound.

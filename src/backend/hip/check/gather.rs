@@ -1,13 +1,14 @@
-//! Gathered attention: the packing of keys and values, and the attention over them.
+//! Gathered attention over packed keys and values.
 
-use half::f16;
-
-use super::super::abi::{GatherAttendArgs, GatherPackArgs};
+use super::super::abi::{GatherAttendArgs, KvPlanes};
 use super::Class;
 use super::bench::{Bench, Expected, U16, gamma};
+use super::pack::{Packed, pack};
+use super::qsa_index::layout;
+use crate::config::KvMode;
 use crate::error::Result;
 
-/// Packing from F32 state, then attention of rows whose selections end in every way.
+/// Attention, over what `qsa_pack_f32` made, of rows whose selections end in every way.
 pub fn gather(bench: &mut Bench<'_>) -> Result<()> {
     bench.seed(7);
     // tokens, dim, heads, KV heads, positions of the rows, blocks that a row selects at most
@@ -21,27 +22,9 @@ pub fn gather(bench: &mut Bench<'_>) -> Result<()> {
         let width = kv_heads * dim;
         let (k, v) = (bench.signed(tokens * width), bench.signed(tokens * width));
         let (k_in, v_in) = (bench.upload(&k)?, bench.upload(&v)?);
-        let padded = tokens.next_multiple_of(4);
-        let (k_out, v_out) = (bench.output::<u16>(padded * width)?, bench.output::<u16>(padded * width)?);
-        let arguments = GatherPackArgs {
-            k_out: k_out.address(),
-            v_out: v_out.address(),
-            k: k_in.address(),
-            v: v_in.address(),
-            first: 0,
-            tokens: tokens as u32,
-            width: width as u32,
-            unused: 0,
-        };
-        bench.launch("qsa_gather_pack_f32", padded / 4 * width.div_ceil(256), &arguments)?;
-        let half = |x: &[f32], i: usize| x.get(i).map_or(0, |&x| f16::from_f32(x).to_bits());
-        let want: Vec<u16> = (0..padded * width).map(|i| half(&k, i)).collect();
-        let got = bench.read::<u16>(&k_out)?;
-        bench.exact("qsa_gather_pack_f32", format!("{tokens} tokens of {width}, keys"), &got, &want);
-        let place = |i: usize| (i / (4 * width) * 4 + i % 4) * width + i % (4 * width) / 4;
-        let want: Vec<u16> = (0..padded * width).map(|i| half(&v, place(i))).collect();
-        let got = bench.read::<u16>(&v_out)?;
-        bench.exact("qsa_gather_pack_f32", format!("{tokens} tokens of {width}, values"), &got, &want);
+        let planes = [KvPlanes { keys: k_in.address(), values: v_in.address(), raw: 0, blocks: 0 }];
+        let Packed { keys, values } =
+            pack(bench, &layout(KvMode::F32, heads, kv_heads, dim, 32)?, &planes, 0, 0..tokens)?;
 
         let rows = positions.len();
         let selections: Vec<Vec<u32>> =
@@ -63,8 +46,8 @@ pub fn gather(bench: &mut Bench<'_>) -> Result<()> {
             out: out.address(),
             q: q_in.address(),
             gate: g.address() + 4 * dim as u64,
-            k: k_out.address(),
-            v: v_out.address(),
+            k: keys.address(),
+            v: values.address(),
             blocks: b.address(),
             counts: c.address(),
             positions: p.address(),

@@ -8,10 +8,14 @@
 mod bench;
 mod dense;
 mod gather;
+mod pack;
+mod ple;
 mod qsa_attend;
 mod qsa_index;
 mod residual;
 mod rope;
+mod rows;
+mod sample;
 
 use std::fmt;
 
@@ -86,7 +90,7 @@ impl Report {
 type Family = fn(&mut Bench<'_>) -> Result<()>;
 
 /// Every family by its name.
-const FAMILIES: [(&str, Family); 12] = [
+const FAMILIES: [(&str, Family); 18] = [
     ("canary", dense::canary),
     ("embed", dense::embed),
     ("norm", dense::norm),
@@ -99,6 +103,12 @@ const FAMILIES: [(&str, Family); 12] = [
     ("qsa-select", qsa_index::select),
     ("qsa-attend", qsa_attend::attend),
     ("qsa-gather", gather::gather),
+    ("qsa-pack", pack::packs),
+    ("ple-gate", ple::gate),
+    ("ple-conv", ple::convolution),
+    ("rows", rows::rows),
+    ("sample-argmax", sample::argmax),
+    ("sample-draw", sample::draw),
 ];
 
 /// Names of the families.
