@@ -8,6 +8,8 @@
 mod bench;
 mod dense;
 mod gather;
+mod gdn;
+mod gdn_step;
 mod qsa_attend;
 mod qsa_index;
 mod residual;
@@ -86,7 +88,7 @@ impl Report {
 type Family = fn(&mut Bench<'_>) -> Result<()>;
 
 /// Every family by its name.
-const FAMILIES: [(&str, Family); 12] = [
+const FAMILIES: [(&str, Family); 15] = [
     ("canary", dense::canary),
     ("embed", dense::embed),
     ("norm", dense::norm),
@@ -99,6 +101,9 @@ const FAMILIES: [(&str, Family); 12] = [
     ("qsa-select", qsa_index::select),
     ("qsa-attend", qsa_attend::attend),
     ("qsa-gather", gather::gather),
+    ("gdn-conv", gdn::conv),
+    ("gdn-step", gdn_step::step),
+    ("gdn-output", gdn::output),
 ];
 
 /// Names of the families.
