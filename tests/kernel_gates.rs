@@ -10,9 +10,15 @@ use hipfire::backend::hip::pack::Pack;
 /// Kernels by name (`*` stands for a number), bytes of the argument struct, and the most VGPRs and LDS bytes allowed.
 /// 96 registers leave 16 waves a SIMD, 120 leave 12, 240 leave 6 (HARDWARE.md).
 const CEILINGS: [(&str, usize, u32, u32); 19] = [
+const CEILINGS: [(&str, usize, u32, u32); 14] = [
     ("canary", size_of::<abi::CanaryArgs>(), 96, 0),
     ("copy_rows_f32", size_of::<abi::CopyRowsArgs>(), 96, 0),
     ("embed_bf16", size_of::<abi::EmbedArgs>(), 96, 0),
+    ("gdn_conv", size_of::<abi::GdnConvArgs>(), 96, 0),
+    ("gdn_output", size_of::<abi::GdnOutputArgs>(), 96, 0),
+    ("gdn_slide", size_of::<abi::GdnSlideArgs>(), 96, 0),
+    ("gdn_step_*", size_of::<abi::GdnStepArgs>(), 168, 12 << 10),
+    ("gdn_step_any", size_of::<abi::GdnStepArgs>(), 256, 12 << 10),
     ("gemv_bf16_r*", size_of::<abi::GemvArgs>(), 120, 0),
     ("grouped_norm", size_of::<abi::GroupedNormArgs>(), 96, 32),
     ("head_norm_rope", size_of::<abi::HeadNormRopeArgs>(), 96, 8 << 10),

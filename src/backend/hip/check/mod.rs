@@ -10,6 +10,8 @@ mod dense;
 mod gather;
 mod pack;
 mod ple;
+mod gdn;
+mod gdn_step;
 mod qsa_attend;
 mod qsa_index;
 mod residual;
@@ -91,6 +93,7 @@ type Family = fn(&mut Bench<'_>) -> Result<()>;
 
 /// Every family by its name.
 const FAMILIES: [(&str, Family); 18] = [
+const FAMILIES: [(&str, Family); 15] = [
     ("canary", dense::canary),
     ("embed", dense::embed),
     ("norm", dense::norm),
@@ -109,6 +112,9 @@ const FAMILIES: [(&str, Family); 18] = [
     ("rows", rows::rows),
     ("sample-argmax", sample::argmax),
     ("sample-draw", sample::draw),
+    ("gdn-conv", gdn::conv),
+    ("gdn-step", gdn_step::step),
+    ("gdn-output", gdn::output),
 ];
 
 /// Names of the families.
