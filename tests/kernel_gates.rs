@@ -9,7 +9,7 @@ use hipfire::backend::hip::pack::Pack;
 
 /// Kernels by name (`*` stands for a number), bytes of the argument struct, and the most VGPRs and LDS bytes allowed.
 /// 96 registers leave 16 waves a SIMD, 120 leave 12, 240 leave 6 (HARDWARE.md).
-const CEILINGS: [(&str, usize, u32, u32); 9] = [
+const CEILINGS: [(&str, usize, u32, u32); 13] = [
     ("canary", size_of::<abi::CanaryArgs>(), 96, 0),
     ("embed_bf16", size_of::<abi::EmbedArgs>(), 96, 0),
     ("gemv_bf16_r*", size_of::<abi::GemvArgs>(), 120, 0),
@@ -17,6 +17,10 @@ const CEILINGS: [(&str, usize, u32, u32); 9] = [
     ("head_norm_rope", size_of::<abi::HeadNormRopeArgs>(), 96, 8 << 10),
     ("hyper_gate_bf16_r*", size_of::<abi::HyperGateArgs>(), 96, 16 << 10),
     ("hyper_write", size_of::<abi::HyperWriteArgs>(), 96, 32),
+    ("moe_down_bf16_r*", size_of::<abi::MoeDownArgs>(), 120, 5 << 10),
+    ("moe_gate_up_bf16_r*", size_of::<abi::MoeGateUpArgs>(), 120, 0),
+    ("moe_lists", size_of::<abi::MoeListsArgs>(), 96, 33 << 10),
+    ("moe_route", size_of::<abi::MoeRouteArgs>(), 96, 17 << 10),
     ("qsa_gather_attend_*", size_of::<abi::GatherAttendArgs>(), 240, 36 << 10),
     ("qsa_gather_pack_f32", size_of::<abi::GatherPackArgs>(), 96, 0),
 ];

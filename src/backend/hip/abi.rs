@@ -461,3 +461,176 @@ const _: () = {
         [::core::mem::offset_of!(GatherAttendArgs, gate_head_stride) - 80usize];
     ["Offset of field: GatherAttendArgs::scale"][::core::mem::offset_of!(GatherAttendArgs, scale) - 84usize];
 };
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable)]
+pub struct MoeExpert {
+    pub gate: u64_,
+    pub up: u64_,
+    pub down: u64_,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of MoeExpert"][::core::mem::size_of::<MoeExpert>() - 24usize];
+    ["Alignment of MoeExpert"][::core::mem::align_of::<MoeExpert>() - 8usize];
+    ["Offset of field: MoeExpert::gate"][::core::mem::offset_of!(MoeExpert, gate) - 0usize];
+    ["Offset of field: MoeExpert::up"][::core::mem::offset_of!(MoeExpert, up) - 8usize];
+    ["Offset of field: MoeExpert::down"][::core::mem::offset_of!(MoeExpert, down) - 16usize];
+};
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable)]
+pub struct MoeGroup {
+    pub expert: u32_,
+    pub rows: u32_,
+    pub slots: u32_,
+    pub unused: u32_,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of MoeGroup"][::core::mem::size_of::<MoeGroup>() - 16usize];
+    ["Alignment of MoeGroup"][::core::mem::align_of::<MoeGroup>() - 4usize];
+    ["Offset of field: MoeGroup::expert"][::core::mem::offset_of!(MoeGroup, expert) - 0usize];
+    ["Offset of field: MoeGroup::rows"][::core::mem::offset_of!(MoeGroup, rows) - 4usize];
+    ["Offset of field: MoeGroup::slots"][::core::mem::offset_of!(MoeGroup, slots) - 8usize];
+    ["Offset of field: MoeGroup::unused"][::core::mem::offset_of!(MoeGroup, unused) - 12usize];
+};
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable)]
+pub struct MoeTile {
+    pub expert: u32_,
+    pub first: u32_,
+    pub count: u32_,
+    pub unused: u32_,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of MoeTile"][::core::mem::size_of::<MoeTile>() - 16usize];
+    ["Alignment of MoeTile"][::core::mem::align_of::<MoeTile>() - 4usize];
+    ["Offset of field: MoeTile::expert"][::core::mem::offset_of!(MoeTile, expert) - 0usize];
+    ["Offset of field: MoeTile::first"][::core::mem::offset_of!(MoeTile, first) - 4usize];
+    ["Offset of field: MoeTile::count"][::core::mem::offset_of!(MoeTile, count) - 8usize];
+    ["Offset of field: MoeTile::unused"][::core::mem::offset_of!(MoeTile, unused) - 12usize];
+};
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable)]
+pub struct MoeRouteArgs {
+    pub ids: u64_,
+    pub weights: u64_,
+    pub groups: u64_,
+    pub logits: u64_,
+    pub stride: u32_,
+    pub rows: u32_,
+    pub experts: u32_,
+    pub top_k: u32_,
+    pub normalise: u32_,
+    pub unused: u32_,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of MoeRouteArgs"][::core::mem::size_of::<MoeRouteArgs>() - 56usize];
+    ["Alignment of MoeRouteArgs"][::core::mem::align_of::<MoeRouteArgs>() - 8usize];
+    ["Offset of field: MoeRouteArgs::ids"][::core::mem::offset_of!(MoeRouteArgs, ids) - 0usize];
+    ["Offset of field: MoeRouteArgs::weights"][::core::mem::offset_of!(MoeRouteArgs, weights) - 8usize];
+    ["Offset of field: MoeRouteArgs::groups"][::core::mem::offset_of!(MoeRouteArgs, groups) - 16usize];
+    ["Offset of field: MoeRouteArgs::logits"][::core::mem::offset_of!(MoeRouteArgs, logits) - 24usize];
+    ["Offset of field: MoeRouteArgs::stride"][::core::mem::offset_of!(MoeRouteArgs, stride) - 32usize];
+    ["Offset of field: MoeRouteArgs::rows"][::core::mem::offset_of!(MoeRouteArgs, rows) - 36usize];
+    ["Offset of field: MoeRouteArgs::experts"][::core::mem::offset_of!(MoeRouteArgs, experts) - 40usize];
+    ["Offset of field: MoeRouteArgs::top_k"][::core::mem::offset_of!(MoeRouteArgs, top_k) - 44usize];
+    ["Offset of field: MoeRouteArgs::normalise"][::core::mem::offset_of!(MoeRouteArgs, normalise) - 48usize];
+    ["Offset of field: MoeRouteArgs::unused"][::core::mem::offset_of!(MoeRouteArgs, unused) - 52usize];
+};
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable)]
+pub struct MoeListsArgs {
+    pub entries: u64_,
+    pub starts: u64_,
+    pub tiles: u64_,
+    pub ids: u64_,
+    pub pairs: u32_,
+    pub experts: u32_,
+    pub tile_rows: u32_,
+    pub max_tiles: u32_,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of MoeListsArgs"][::core::mem::size_of::<MoeListsArgs>() - 48usize];
+    ["Alignment of MoeListsArgs"][::core::mem::align_of::<MoeListsArgs>() - 8usize];
+    ["Offset of field: MoeListsArgs::entries"][::core::mem::offset_of!(MoeListsArgs, entries) - 0usize];
+    ["Offset of field: MoeListsArgs::starts"][::core::mem::offset_of!(MoeListsArgs, starts) - 8usize];
+    ["Offset of field: MoeListsArgs::tiles"][::core::mem::offset_of!(MoeListsArgs, tiles) - 16usize];
+    ["Offset of field: MoeListsArgs::ids"][::core::mem::offset_of!(MoeListsArgs, ids) - 24usize];
+    ["Offset of field: MoeListsArgs::pairs"][::core::mem::offset_of!(MoeListsArgs, pairs) - 32usize];
+    ["Offset of field: MoeListsArgs::experts"][::core::mem::offset_of!(MoeListsArgs, experts) - 36usize];
+    ["Offset of field: MoeListsArgs::tile_rows"][::core::mem::offset_of!(MoeListsArgs, tile_rows) - 40usize];
+    ["Offset of field: MoeListsArgs::max_tiles"][::core::mem::offset_of!(MoeListsArgs, max_tiles) - 44usize];
+};
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable)]
+pub struct MoeGateUpArgs {
+    pub hidden: u64_,
+    pub shared_hidden: u64_,
+    pub x: u64_,
+    pub experts: u64_,
+    pub groups: u64_,
+    pub rows: u32_,
+    pub top_k: u32_,
+    pub inputs: u32_,
+    pub inner: u32_,
+    pub shared: u32_,
+    pub shared_inner: u32_,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of MoeGateUpArgs"][::core::mem::size_of::<MoeGateUpArgs>() - 64usize];
+    ["Alignment of MoeGateUpArgs"][::core::mem::align_of::<MoeGateUpArgs>() - 8usize];
+    ["Offset of field: MoeGateUpArgs::hidden"][::core::mem::offset_of!(MoeGateUpArgs, hidden) - 0usize];
+    ["Offset of field: MoeGateUpArgs::shared_hidden"][::core::mem::offset_of!(MoeGateUpArgs, shared_hidden) - 8usize];
+    ["Offset of field: MoeGateUpArgs::x"][::core::mem::offset_of!(MoeGateUpArgs, x) - 16usize];
+    ["Offset of field: MoeGateUpArgs::experts"][::core::mem::offset_of!(MoeGateUpArgs, experts) - 24usize];
+    ["Offset of field: MoeGateUpArgs::groups"][::core::mem::offset_of!(MoeGateUpArgs, groups) - 32usize];
+    ["Offset of field: MoeGateUpArgs::rows"][::core::mem::offset_of!(MoeGateUpArgs, rows) - 40usize];
+    ["Offset of field: MoeGateUpArgs::top_k"][::core::mem::offset_of!(MoeGateUpArgs, top_k) - 44usize];
+    ["Offset of field: MoeGateUpArgs::inputs"][::core::mem::offset_of!(MoeGateUpArgs, inputs) - 48usize];
+    ["Offset of field: MoeGateUpArgs::inner"][::core::mem::offset_of!(MoeGateUpArgs, inner) - 52usize];
+    ["Offset of field: MoeGateUpArgs::shared"][::core::mem::offset_of!(MoeGateUpArgs, shared) - 56usize];
+    ["Offset of field: MoeGateUpArgs::shared_inner"][::core::mem::offset_of!(MoeGateUpArgs, shared_inner) - 60usize];
+};
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable)]
+pub struct MoeDownArgs {
+    pub y: u64_,
+    pub hidden: u64_,
+    pub shared_hidden: u64_,
+    pub weights: u64_,
+    pub scale: u64_,
+    pub experts: u64_,
+    pub groups: u64_,
+    pub rows: u32_,
+    pub top_k: u32_,
+    pub outputs: u32_,
+    pub inner: u32_,
+    pub shared: u32_,
+    pub shared_inner: u32_,
+    pub scale_stride: u32_,
+    pub add: u32_,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of MoeDownArgs"][::core::mem::size_of::<MoeDownArgs>() - 88usize];
+    ["Alignment of MoeDownArgs"][::core::mem::align_of::<MoeDownArgs>() - 8usize];
+    ["Offset of field: MoeDownArgs::y"][::core::mem::offset_of!(MoeDownArgs, y) - 0usize];
+    ["Offset of field: MoeDownArgs::hidden"][::core::mem::offset_of!(MoeDownArgs, hidden) - 8usize];
+    ["Offset of field: MoeDownArgs::shared_hidden"][::core::mem::offset_of!(MoeDownArgs, shared_hidden) - 16usize];
+    ["Offset of field: MoeDownArgs::weights"][::core::mem::offset_of!(MoeDownArgs, weights) - 24usize];
+    ["Offset of field: MoeDownArgs::scale"][::core::mem::offset_of!(MoeDownArgs, scale) - 32usize];
+    ["Offset of field: MoeDownArgs::experts"][::core::mem::offset_of!(MoeDownArgs, experts) - 40usize];
+    ["Offset of field: MoeDownArgs::groups"][::core::mem::offset_of!(MoeDownArgs, groups) - 48usize];
+    ["Offset of field: MoeDownArgs::rows"][::core::mem::offset_of!(MoeDownArgs, rows) - 56usize];
+    ["Offset of field: MoeDownArgs::top_k"][::core::mem::offset_of!(MoeDownArgs, top_k) - 60usize];
+    ["Offset of field: MoeDownArgs::outputs"][::core::mem::offset_of!(MoeDownArgs, outputs) - 64usize];
+    ["Offset of field: MoeDownArgs::inner"][::core::mem::offset_of!(MoeDownArgs, inner) - 68usize];
+    ["Offset of field: MoeDownArgs::shared"][::core::mem::offset_of!(MoeDownArgs, shared) - 72usize];
+    ["Offset of field: MoeDownArgs::shared_inner"][::core::mem::offset_of!(MoeDownArgs, shared_inner) - 76usize];
+    ["Offset of field: MoeDownArgs::scale_stride"][::core::mem::offset_of!(MoeDownArgs, scale_stride) - 80usize];
+    ["Offset of field: MoeDownArgs::add"][::core::mem::offset_of!(MoeDownArgs, add) - 84usize];
+};

@@ -8,6 +8,7 @@
 mod bench;
 mod dense;
 mod gather;
+mod moe;
 mod qsa_attend;
 mod qsa_index;
 mod residual;
@@ -86,7 +87,7 @@ impl Report {
 type Family = fn(&mut Bench<'_>) -> Result<()>;
 
 /// Every family by its name.
-const FAMILIES: [(&str, Family); 12] = [
+const FAMILIES: [(&str, Family); 15] = [
     ("canary", dense::canary),
     ("embed", dense::embed),
     ("norm", dense::norm),
@@ -99,6 +100,9 @@ const FAMILIES: [(&str, Family); 12] = [
     ("qsa-select", qsa_index::select),
     ("qsa-attend", qsa_attend::attend),
     ("qsa-gather", gather::gather),
+    ("moe-route", moe::route),
+    ("moe-lists", moe::lists),
+    ("moe-few", moe::few),
 ];
 
 /// Names of the families.
