@@ -11,6 +11,7 @@ use hipfire::backend::hip::pack::Pack;
 /// 96 registers leave 16 waves a SIMD, 120 leave 12, 240 leave 6 (HARDWARE.md).
 const CEILINGS: [(&str, usize, u32, u32); 19] = [
 const CEILINGS: [(&str, usize, u32, u32); 14] = [
+const CEILINGS: [(&str, usize, u32, u32); 13] = [
     ("canary", size_of::<abi::CanaryArgs>(), 96, 0),
     ("copy_rows_f32", size_of::<abi::CopyRowsArgs>(), 96, 0),
     ("embed_bf16", size_of::<abi::EmbedArgs>(), 96, 0),
@@ -27,6 +28,10 @@ const CEILINGS: [(&str, usize, u32, u32); 14] = [
     ("qsa_attend_f32_g*", size_of::<abi::QsaAttendArgs>(), 240, 49_408),
     ("qsa_attend_fp8_g*", size_of::<abi::QsaAttendArgs>(), 192, 49_408),
     ("qsa_attend_q8_g*", size_of::<abi::QsaAttendArgs>(), 240, 49_408),
+    ("moe_down_bf16_r*", size_of::<abi::MoeDownArgs>(), 120, 5 << 10),
+    ("moe_gate_up_bf16_r*", size_of::<abi::MoeGateUpArgs>(), 120, 0),
+    ("moe_lists", size_of::<abi::MoeListsArgs>(), 96, 33 << 10),
+    ("moe_route", size_of::<abi::MoeRouteArgs>(), 96, 17 << 10),
     ("qsa_gather_attend_*", size_of::<abi::GatherAttendArgs>(), 240, 36 << 10),
     ("qsa_gather_pack_f32", size_of::<abi::GatherPackArgs>(), 96, 0),
     ("qsa_merge", size_of::<abi::QsaMergeArgs>(), 96, 0),

@@ -60,7 +60,7 @@ pub fn mix(cpu: &mut Cpu, w: &Moe<Cpu>, x: &[f32], y: &mut [f32]) {
 }
 
 /// The top-k experts of one token and their weights; turns `logits` into probabilities.
-fn route(moe: &MoeShape, logits: &mut [f32], ids: &mut [u32], weights: &mut [f32]) {
+pub fn route(moe: &MoeShape, logits: &mut [f32], ids: &mut [u32], weights: &mut [f32]) {
     activation::softmax(logits);
     for chosen in 0..moe.top_k {
         let taken = &ids[..chosen];

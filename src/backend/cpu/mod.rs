@@ -19,7 +19,7 @@ mod hyper;
 mod integers;
 pub mod lanes;
 pub mod linear;
-mod mixture;
+pub mod mixture;
 pub mod moe;
 pub(in crate::backend) mod norm;
 mod packed;

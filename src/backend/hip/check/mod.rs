@@ -12,6 +12,7 @@ mod pack;
 mod ple;
 mod gdn;
 mod gdn_step;
+mod moe;
 mod qsa_attend;
 mod qsa_index;
 mod residual;
@@ -115,6 +116,9 @@ const FAMILIES: [(&str, Family); 15] = [
     ("gdn-conv", gdn::conv),
     ("gdn-step", gdn_step::step),
     ("gdn-output", gdn::output),
+    ("moe-route", moe::route),
+    ("moe-lists", moe::lists),
+    ("moe-few", moe::few),
 ];
 
 /// Names of the families.
