@@ -8,6 +8,7 @@
 mod bench;
 mod dense;
 mod gather;
+mod matrix;
 mod qsa_attend;
 mod qsa_index;
 mod residual;
@@ -86,11 +87,12 @@ impl Report {
 type Family = fn(&mut Bench<'_>) -> Result<()>;
 
 /// Every family by its name.
-const FAMILIES: [(&str, Family); 12] = [
+const FAMILIES: [(&str, Family); 13] = [
     ("canary", dense::canary),
-    ("embed", dense::embed),
+    ("embed", matrix::embed),
     ("norm", dense::norm),
-    ("gemv", dense::gemv),
+    ("gemv", matrix::gemv),
+    ("gemm", matrix::gemm),
     ("hyper-write", residual::write),
     ("hyper-gate", residual::gate),
     ("rope", rope::rope),
