@@ -79,20 +79,46 @@ struct HeadNormRopeArgs {
 struct EmbedArgs {
   PTR(float)       wide;             // [rows, streams, hidden]
   PTR(const void)  table;            // [vocabulary, hidden] in the kernel's format
+  PTR(const float) scales;           // of fp8, [ceil(vocabulary / 128), ceil(hidden / 128)]; else null
   PTR(const u32)   ids;              // [rows], each below the vocabulary
   u32              streams;
-  u32              hidden;           // a multiple of 8
+  u32              hidden;           // a multiple of 8 and of the format's block
 };
 
-// ---- linear.hip ------------------------------------------------------------------------------------------------
+// ---- linear*.hip -----------------------------------------------------------------------------------------------
 struct GemvArgs {
   PTR(float)       y;                // [rows, outputs]
   PTR(const float) x;                // [rows, inputs]
   PTR(const void)  w;                // [outputs, inputs] in the kernel's format
+  PTR(const float) scales;           // of fp8, [ceil((outputs + row_offset) / 128), ceil(inputs / 128)]; else null
   u32              rows;             // 1 to 8
   u32              outputs;
   u32              inputs;           // a multiple of the format's group
   u32              y_stride;         // elements from one row of y to the next
+  u32              row_offset;       // rows of the first block of scales before row 0 of w, a multiple of 4
+  u32              split;            // log2 of the waves that share an output, 0 to 3
+};
+
+// ---- gemm*.hip -------------------------------------------------------------------------------------------------
+struct GemmRowsArgs {
+  PTR(f16)         out;              // [rows, stride], zeros from `inputs` on
+  PTR(float)       factors;          // [rows], powers of two
+  PTR(const float) x;                // [rows, inputs]
+  u32              inputs;           // a multiple of 8
+  u32              stride;           // inputs rounded up to a multiple of 64
+};
+struct GemmArgs {
+  PTR(float)       y;                // [rows, outputs]
+  PTR(const f16)   x;                // [rows, stride], as gemm_rows leaves them
+  PTR(const float) factors;          // [rows]
+  PTR(const void)  w;                // [outputs, inputs] in the kernel's format
+  PTR(const float) scales;           // as in GemvArgs
+  u32              rows;
+  u32              outputs;
+  u32              inputs;           // a multiple of the format's group
+  u32              y_stride;
+  u32              row_offset;
+  u32              unused;
 };
 
 // ---- qsa_*.hip: state --------------------------------------------------------------------------------------------

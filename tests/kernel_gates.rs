@@ -5,9 +5,11 @@
 
 use hipfire::backend::hip::abi;
 use hipfire::backend::hip::manifest::Kernel;
+use hipfire::backend::hip::matrix;
 use hipfire::backend::hip::pack::Pack;
+use hipfire::weights::Format;
 
-/// Kernels by name (`*` stands for a number), bytes of the argument struct, and the most VGPRs and LDS bytes allowed.
+/// Kernels by name (`*` stands for a number, `@` for a storage format), bytes of the argument struct, and the most VGPRs and LDS bytes allowed.
 /// 96 registers leave 16 waves a SIMD, 120 leave 12, 240 leave 6 (HARDWARE.md).
 const CEILINGS: [(&str, usize, u32, u32); 19] = [
 const CEILINGS: [(&str, usize, u32, u32); 14] = [
@@ -21,6 +23,12 @@ const CEILINGS: [(&str, usize, u32, u32); 13] = [
     ("gdn_step_*", size_of::<abi::GdnStepArgs>(), 168, 12 << 10),
     ("gdn_step_any", size_of::<abi::GdnStepArgs>(), 256, 12 << 10),
     ("gemv_bf16_r*", size_of::<abi::GemvArgs>(), 120, 0),
+const CEILINGS: [(&str, usize, u32, u32); 11] = [
+    ("canary", size_of::<abi::CanaryArgs>(), 96, 0),
+    ("embed_@", size_of::<abi::EmbedArgs>(), 96, 0),
+    ("gemm_@_*", size_of::<abi::GemmArgs>(), 240, 36 << 10),
+    ("gemm_rows", size_of::<abi::GemmRowsArgs>(), 96, 32),
+    ("gemv_@_r*", size_of::<abi::GemvArgs>(), 144, 1 << 10),
     ("grouped_norm", size_of::<abi::GroupedNormArgs>(), 96, 32),
     ("head_norm_rope", size_of::<abi::HeadNormRopeArgs>(), 96, 8 << 10),
     ("hyper_gate_bf16_r*", size_of::<abi::HyperGateArgs>(), 96, 16 << 10),
@@ -62,6 +70,10 @@ fn kernels() -> Vec<(String, Kernel)> {
 }
 
 fn named(pattern: &str, name: &str) -> bool {
+    if pattern.contains('@') {
+        let mut formats = Format::ALL.into_iter().filter_map(matrix::kernels);
+        return formats.any(|(format, _)| named(&pattern.replace('@', format), name));
+    }
     match pattern.split_once('*') {
         None => pattern == name,
         Some((start, end)) => {

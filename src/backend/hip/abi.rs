@@ -142,19 +142,21 @@ const _: () = {
 pub struct EmbedArgs {
     pub wide: u64_,
     pub table: u64_,
+    pub scales: u64_,
     pub ids: u64_,
     pub streams: u32_,
     pub hidden: u32_,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of EmbedArgs"][::core::mem::size_of::<EmbedArgs>() - 32usize];
+    ["Size of EmbedArgs"][::core::mem::size_of::<EmbedArgs>() - 40usize];
     ["Alignment of EmbedArgs"][::core::mem::align_of::<EmbedArgs>() - 8usize];
     ["Offset of field: EmbedArgs::wide"][::core::mem::offset_of!(EmbedArgs, wide) - 0usize];
     ["Offset of field: EmbedArgs::table"][::core::mem::offset_of!(EmbedArgs, table) - 8usize];
-    ["Offset of field: EmbedArgs::ids"][::core::mem::offset_of!(EmbedArgs, ids) - 16usize];
-    ["Offset of field: EmbedArgs::streams"][::core::mem::offset_of!(EmbedArgs, streams) - 24usize];
-    ["Offset of field: EmbedArgs::hidden"][::core::mem::offset_of!(EmbedArgs, hidden) - 28usize];
+    ["Offset of field: EmbedArgs::scales"][::core::mem::offset_of!(EmbedArgs, scales) - 16usize];
+    ["Offset of field: EmbedArgs::ids"][::core::mem::offset_of!(EmbedArgs, ids) - 24usize];
+    ["Offset of field: EmbedArgs::streams"][::core::mem::offset_of!(EmbedArgs, streams) - 32usize];
+    ["Offset of field: EmbedArgs::hidden"][::core::mem::offset_of!(EmbedArgs, hidden) - 36usize];
 };
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable)]
@@ -162,22 +164,78 @@ pub struct GemvArgs {
     pub y: u64_,
     pub x: u64_,
     pub w: u64_,
+    pub scales: u64_,
     pub rows: u32_,
     pub outputs: u32_,
     pub inputs: u32_,
     pub y_stride: u32_,
+    pub row_offset: u32_,
+    pub split: u32_,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of GemvArgs"][::core::mem::size_of::<GemvArgs>() - 40usize];
+    ["Size of GemvArgs"][::core::mem::size_of::<GemvArgs>() - 56usize];
     ["Alignment of GemvArgs"][::core::mem::align_of::<GemvArgs>() - 8usize];
     ["Offset of field: GemvArgs::y"][::core::mem::offset_of!(GemvArgs, y) - 0usize];
     ["Offset of field: GemvArgs::x"][::core::mem::offset_of!(GemvArgs, x) - 8usize];
     ["Offset of field: GemvArgs::w"][::core::mem::offset_of!(GemvArgs, w) - 16usize];
-    ["Offset of field: GemvArgs::rows"][::core::mem::offset_of!(GemvArgs, rows) - 24usize];
-    ["Offset of field: GemvArgs::outputs"][::core::mem::offset_of!(GemvArgs, outputs) - 28usize];
-    ["Offset of field: GemvArgs::inputs"][::core::mem::offset_of!(GemvArgs, inputs) - 32usize];
-    ["Offset of field: GemvArgs::y_stride"][::core::mem::offset_of!(GemvArgs, y_stride) - 36usize];
+    ["Offset of field: GemvArgs::scales"][::core::mem::offset_of!(GemvArgs, scales) - 24usize];
+    ["Offset of field: GemvArgs::rows"][::core::mem::offset_of!(GemvArgs, rows) - 32usize];
+    ["Offset of field: GemvArgs::outputs"][::core::mem::offset_of!(GemvArgs, outputs) - 36usize];
+    ["Offset of field: GemvArgs::inputs"][::core::mem::offset_of!(GemvArgs, inputs) - 40usize];
+    ["Offset of field: GemvArgs::y_stride"][::core::mem::offset_of!(GemvArgs, y_stride) - 44usize];
+    ["Offset of field: GemvArgs::row_offset"][::core::mem::offset_of!(GemvArgs, row_offset) - 48usize];
+    ["Offset of field: GemvArgs::split"][::core::mem::offset_of!(GemvArgs, split) - 52usize];
+};
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable)]
+pub struct GemmRowsArgs {
+    pub out: u64_,
+    pub factors: u64_,
+    pub x: u64_,
+    pub inputs: u32_,
+    pub stride: u32_,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of GemmRowsArgs"][::core::mem::size_of::<GemmRowsArgs>() - 32usize];
+    ["Alignment of GemmRowsArgs"][::core::mem::align_of::<GemmRowsArgs>() - 8usize];
+    ["Offset of field: GemmRowsArgs::out"][::core::mem::offset_of!(GemmRowsArgs, out) - 0usize];
+    ["Offset of field: GemmRowsArgs::factors"][::core::mem::offset_of!(GemmRowsArgs, factors) - 8usize];
+    ["Offset of field: GemmRowsArgs::x"][::core::mem::offset_of!(GemmRowsArgs, x) - 16usize];
+    ["Offset of field: GemmRowsArgs::inputs"][::core::mem::offset_of!(GemmRowsArgs, inputs) - 24usize];
+    ["Offset of field: GemmRowsArgs::stride"][::core::mem::offset_of!(GemmRowsArgs, stride) - 28usize];
+};
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable)]
+pub struct GemmArgs {
+    pub y: u64_,
+    pub x: u64_,
+    pub factors: u64_,
+    pub w: u64_,
+    pub scales: u64_,
+    pub rows: u32_,
+    pub outputs: u32_,
+    pub inputs: u32_,
+    pub y_stride: u32_,
+    pub row_offset: u32_,
+    pub unused: u32_,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of GemmArgs"][::core::mem::size_of::<GemmArgs>() - 64usize];
+    ["Alignment of GemmArgs"][::core::mem::align_of::<GemmArgs>() - 8usize];
+    ["Offset of field: GemmArgs::y"][::core::mem::offset_of!(GemmArgs, y) - 0usize];
+    ["Offset of field: GemmArgs::x"][::core::mem::offset_of!(GemmArgs, x) - 8usize];
+    ["Offset of field: GemmArgs::factors"][::core::mem::offset_of!(GemmArgs, factors) - 16usize];
+    ["Offset of field: GemmArgs::w"][::core::mem::offset_of!(GemmArgs, w) - 24usize];
+    ["Offset of field: GemmArgs::scales"][::core::mem::offset_of!(GemmArgs, scales) - 32usize];
+    ["Offset of field: GemmArgs::rows"][::core::mem::offset_of!(GemmArgs, rows) - 40usize];
+    ["Offset of field: GemmArgs::outputs"][::core::mem::offset_of!(GemmArgs, outputs) - 44usize];
+    ["Offset of field: GemmArgs::inputs"][::core::mem::offset_of!(GemmArgs, inputs) - 48usize];
+    ["Offset of field: GemmArgs::y_stride"][::core::mem::offset_of!(GemmArgs, y_stride) - 52usize];
+    ["Offset of field: GemmArgs::row_offset"][::core::mem::offset_of!(GemmArgs, row_offset) - 56usize];
+    ["Offset of field: GemmArgs::unused"][::core::mem::offset_of!(GemmArgs, unused) - 60usize];
 };
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable)]

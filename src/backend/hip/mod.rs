@@ -4,4 +4,5 @@ pub mod abi;
 pub mod check;
 pub mod kernels;
 pub mod manifest;
+pub mod matrix;
 pub mod pack;

@@ -13,6 +13,7 @@ mod ple;
 mod gdn;
 mod gdn_step;
 mod moe;
+mod matrix;
 mod qsa_attend;
 mod qsa_index;
 mod residual;
@@ -95,10 +96,12 @@ type Family = fn(&mut Bench<'_>) -> Result<()>;
 /// Every family by its name.
 const FAMILIES: [(&str, Family); 18] = [
 const FAMILIES: [(&str, Family); 15] = [
+const FAMILIES: [(&str, Family); 13] = [
     ("canary", dense::canary),
-    ("embed", dense::embed),
+    ("embed", matrix::embed),
     ("norm", dense::norm),
-    ("gemv", dense::gemv),
+    ("gemv", matrix::gemv),
+    ("gemm", matrix::gemm),
     ("hyper-write", residual::write),
     ("hyper-gate", residual::gate),
     ("rope", rope::rope),

@@ -1,0 +1,131 @@
+// Products of weight matrices with many activation rows: one body for all formats (gemm*.hip instantiate it).
+//
+// Owns: how tiles go through LDS. Always true: x comes from gemm_rows: F16, rows padded with zeros to whole steps, so that
+// neither operand needs a mask along the inputs (a weight that is read twice there meets a zero).
+// Not here: where a lane's elements of a matrix tile lie (dialect/tile.h), decode (formats.h).
+#pragma once
+#include "abi.h"
+#include "dialect/tile.h"
+#include "formats.h"
+
+enum : u32 { DEPTH = 64, PITCH = DEPTH + 8 };  // 144 bytes: eight lanes' 16-byte accesses meet all banks once
+
+// ROWS x OUTPUTS of y a workgroup, RIGHT x DOWN waves of 16 * TALL x 16 * BROAD each.
+template<u32 DOWN_, u32 RIGHT_, u32 TALL_, u32 BROAD_> struct Shape {
+  enum : u32 { DOWN = DOWN_, RIGHT = RIGHT_, TALL = TALL_, BROAD = BROAD_, THREADS = WAVE * DOWN * RIGHT,
+               ROWS = 16 * TALL * DOWN, OUTPUTS = 16 * BROAD * RIGHT };
+};
+typedef Shape<2, 4, 4, 2> Shape128;
+typedef Shape<2, 2, 2, 2> Shape64;
+
+template<class Shape> struct GemmLds {
+  alignas(16) f16 x[Shape::ROWS][PITCH];
+  alignas(16) f16 w[Shape::OUTPUTS][PITCH];
+};
+// Word by word: an array that is only ever copied as a whole stays in scratch.
+DEV void copy(u32x4& to, const u32x4& from) { UNROLL for (u32 i = 0; i < 4; i++) to.v[i] = from.v[i]; }
+DEV u32x4& sixteen_bytes(f16& first) { return reinterpret_cast<u32x4&>(first); }
+
+DEV u32 least(u32 a, u32 b) { return a < b ? a : b; }
+DEV u32 store_row(u32 t, u32 window, bool interleaved) {
+  // Two lanes a row and groups of two runs: rows 0, 1, 4, 5 and then 2, 3, 6, 7 store without meeting in a bank.
+  const u32 row = t / window;
+  return interleaved ? (row & ~6u) | (row & 2u) << 1 | (row & 4u) >> 1 : row;
+}
+
+// y[r][n] = sum_k w[n][k] * x[r][k]
+// w [outputs, inputs], x [rows, stride] with factors [rows] as gemm_rows leaves them, y [rows, outputs]
+// grid ceil(rows / ROWS) * ceil(outputs / OUTPUTS), tiles of one range of outputs next to each other; block THREADS;
+// LDS 36 KiB (128 x 128) or 18 KiB (64 x 64); x aligned to 16, w as its format says; |w| at most 65504.
+// A step of 64 inputs: the next step's loads are issued, then the tiles in LDS are multiplied; weights are decoded to F16
+// on the way from registers to LDS.
+// Rounding: each operand rounded to F16 (2^-11 of itself; of x at least 2^-39 of its row's largest, of w 2^-25), sums in
+// F32 over k ascending. The same row has the same bits in every batch and shape on one target.
+// Oracle: backend/cpu/linear.rs linear.
+template<class Format, class Shape> DEV void gemm(const GemmArgs& a, GemmLds<Shape>& lds) {
+  enum : u32 {
+    THREADS = Shape::THREADS,
+    GROUP = Format::GROUP,
+    WINDOW = DEPTH / GROUP,                          // groups of a row in a step
+    X_LOADS = Shape::ROWS * (DEPTH / 8) / THREADS,   // of 16 bytes a thread
+    W_LOADS = Shape::OUTPUTS * WINDOW / THREADS,     // groups a thread
+  };
+  const u32 row_tiles = (a.rows + Shape::ROWS - 1) / Shape::ROWS;
+  const u32 row0 = bidx() % row_tiles * Shape::ROWS, output0 = bidx() / row_tiles * Shape::OUTPUTS;
+  const u32 stride = (a.inputs + DEPTH - 1) / DEPTH * DEPTH, groups = a.inputs / GROUP;
+  const u64 row_bytes = Format::row_bytes(a.inputs);
+
+  const u8* x = reinterpret_cast<const u8*>(a.x);
+  u32 x_at[X_LOADS];
+  UNROLL for (u32 i = 0; i < X_LOADS; i++)
+    x_at[i] = 2 * (least(row0 + tid() / 8 + THREADS / 8 * i, a.rows - 1) * stride + tid() % 8 * 8);
+  const u8* row[W_LOADS];
+  const float* scales[W_LOADS];
+  const u32 own = store_row(tid(), WINDOW, Format::INTERLEAVED != 0), place = tid() % WINDOW;
+  UNROLL for (u32 i = 0; i < W_LOADS; i++) {
+    const u32 output = least(output0 + own + THREADS / WINDOW * i, a.outputs - 1);
+    row[i] = static_cast<const u8*>(a.w) + row_bytes * output;
+    scales[i] = nullptr;
+    if constexpr (Format::SCALED != 0) scales[i] = scale_row(a.scales, a.inputs, output + a.row_offset);
+  }
+  u32x4 next_x[X_LOADS];
+  typename Format::Raw next_w[W_LOADS];
+  u32 group = 0;
+  const auto load = [&](u32 k) {
+    group = least(k / GROUP + place, groups - 1);
+    UNROLL for (u32 i = 0; i < W_LOADS; i++) next_w[i] = Format::load(row[i], scales[i], group);
+    UNROLL for (u32 i = 0; i < X_LOADS; i++) copy(next_x[i], *reinterpret_cast<const u32x4*>(x + x_at[i] + 2 * k));
+  };
+
+  Acc sums[Shape::TALL][Shape::BROAD];
+  UNROLL for (u32 i = 0; i < Shape::TALL; i++)
+    UNROLL for (u32 j = 0; j < Shape::BROAD; j++) tile_zero(sums[i][j]);
+  const u32 down = wave() / Shape::RIGHT * (16 * Shape::TALL), right = wave() % Shape::RIGHT * (16 * Shape::BROAD);
+  const OperandRows x_rows = operand_rows(&lds.x[0][0], [&](u32 r) { return 2 * PITCH * (down + r); });
+  const OperandRows w_rows = operand_rows(&lds.w[0][0], [&](u32 r) { return 2 * PITCH * (right + r); });
+
+  load(0);
+  for (u32 k = 0; k < stride; k += DEPTH) {
+    barrier();
+    UNROLL for (u32 i = 0; i < X_LOADS; i++)
+      copy(sixteen_bytes(lds.x[tid() / 8 + THREADS / 8 * i][tid() % 8 * 8]), next_x[i]);
+    UNROLL for (u32 i = 0; i < W_LOADS; i++)
+      UNROLL for (u32 p = 0; p < GROUP / 8; p++) {
+        float v[8];
+        u32x4 rounded;
+        Format::part(next_w[i], group, p, v);
+        UNROLL for (u32 j = 0; j < 4; j++) rounded.v[j] = pack_f16(v[2 * j], v[2 * j + 1]);
+        copy(sixteen_bytes(lds.w[own + THREADS / WINDOW * i][Format::at(place, p)]), rounded);
+      }
+    barrier();
+    if (k + DEPTH < stride) load(k + DEPTH);
+    UNROLL for (u32 s = 0; s < DEPTH; s += 16) {
+      Operand w[Shape::BROAD];
+      UNROLL for (u32 j = 0; j < Shape::BROAD; j++) w[j] = tile_load(w_rows, s + 16 * PITCH * j);
+      UNROLL for (u32 i = 0; i < Shape::TALL; i++) {
+        const Operand rows = tile_load(x_rows, s + 16 * PITCH * i);
+        UNROLL for (u32 j = 0; j < Shape::BROAD; j++) tile_multiply(sums[i][j], rows, w[j]);
+      }
+      // Operands of two of the four 16-deep parts at a time.
+      if (s == 16) keep_order();
+    }
+  }
+  UNROLL for (u32 i = 0; i < Shape::TALL; i++) {
+    const u32 down_i = row0 + down + 16 * i;
+    float factors[ACC_ELEMENTS];
+    UNROLL for (u32 e = 0; e < ACC_ELEMENTS; e++) factors[e] = a.factors[least(down_i + acc_row(e), a.rows - 1)];
+    UNROLL for (u32 j = 0; j < Shape::BROAD; j++)
+      UNROLL for (u32 e = 0; e < ACC_ELEMENTS; e++) {
+        const u32 to = down_i + acc_row(e), output = output0 + right + 16 * j + acc_column(e);
+        if (to < a.rows && output < a.outputs)
+          a.y[static_cast<u64>(to) * a.y_stride + output] = sums[i][j].c[e] * factors[e];
+      }
+  }
+}
+
+#define GEMM_SHAPE(format, Format, SIZE)                                        \
+  KERNEL(Shape##SIZE::THREADS, gemm_##format##_##SIZE, GemmArgs) {              \
+    LDS(GemmLds<Shape##SIZE>, lds);                                             \
+    gemm<Format, Shape##SIZE>(a, lds);                                          \
+  }
+#define GEMM(format, Format) GEMM_SHAPE(format, Format, 64) GEMM_SHAPE(format, Format, 128)

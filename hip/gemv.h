@@ -1,0 +1,72 @@
+// Products of weight matrices with a few activation rows: one body for all formats (linear*.hip instantiate it).
+#pragma once
+#include "abi.h"
+#include "formats.h"
+
+// y[r][n] = sum_k w[n][k] * x[r][k]
+// w [outputs, inputs], x [rows, inputs], y [rows, outputs]; rows <= ROWS.
+// grid ceil(outputs / (4 * (8 >> split))), block 256; LDS 1 KiB; x aligned to 16, w as its format says (formats*.h).
+// 2^split waves own four outputs: each of their bytes is read once, in 16-byte loads where the format lets them be, and
+// each activation once for all four. Few outputs of many inputs take a large split, so that the device is full.
+// Ordered: a row's sums run over groups lane, lane + 32 * 2^split, …, then across lanes, then across waves, whatever the
+// other rows are; `split` must be chosen by the shape of w alone.
+// Rounding against its oracle, backend/cpu/linear.rs linear.
+enum { OUT = 4 };
+struct GemvSums { float v[8][WAVE]; };
+
+template<class Format, int ROWS> DEV void gemv(const GemvArgs& a, GemvSums& sums) {
+  static_assert(ROWS * OUT <= WAVE, "a lane keeps one sum");
+  const u32 waves = 1u << a.split, part_of_row = wave() & (waves - 1);
+  const u32 first = ((bidx() * 8 + wave()) >> a.split) * OUT;
+  const u32 groups = first < a.outputs ? a.inputs / Format::GROUP : 0;
+  const u64 row_bytes = Format::row_bytes(a.inputs);
+  const u8* w = static_cast<const u8*>(a.w);
+  const u8* row[OUT];
+  const u32 last = a.outputs - 1;
+  UNROLL for (u32 o = 0; o < OUT; o++) row[o] = w + row_bytes * (first + o < a.outputs ? first + o : last);
+  // Four outputs from a multiple of four on share their scales.
+  const float* scales = nullptr;
+  if constexpr (Format::SCALED != 0)
+    scales = scale_row(a.scales, a.inputs, (first < a.outputs ? first : last) + a.row_offset);
+  float sum[ROWS][OUT];
+  UNROLL for (u32 r = 0; r < ROWS; r++) UNROLL for (u32 o = 0; o < OUT; o++) sum[r][o] = 0.f;
+  for (u32 group = part_of_row * WAVE + lane(); group < groups; group += WAVE << a.split) {
+    typename Format::Raw raw[OUT];
+    UNROLL for (u32 o = 0; o < OUT; o++) raw[o] = Format::load(row[o], scales, group);
+    UNROLL for (u32 p = 0; p < Format::GROUP / 8; p++) {
+      float weights[OUT][8];
+      UNROLL for (u32 o = 0; o < OUT; o++) Format::part(raw[o], group, p, weights[o]);
+      UNROLL for (u32 r = 0; r < ROWS; r++) {
+        const u32 source = r < a.rows ? r : 0;
+        const f32x4* values =
+            reinterpret_cast<const f32x4*>(a.x + (static_cast<u64>(source) * a.inputs + Format::at(group, p)));
+        UNROLL for (u32 i = 0; i < 2; i++) {
+          const f32x4 v = values[i];
+          UNROLL for (u32 o = 0; o < OUT; o++)
+            UNROLL for (u32 j = 0; j < 4; j++) sum[r][o] = fma_(weights[o][4 * i + j], v.v[j], sum[r][o]);
+        }
+      }
+    }
+  }
+  // Lane r * OUT + o keeps the sum of row r and output o.
+  float mine = 0.f;
+  UNROLL for (u32 r = 0; r < ROWS; r++)
+    UNROLL for (u32 o = 0; o < OUT; o++) {
+      const float total = wave_sum(sum[r][o]);
+      if (lane() == r * OUT + o) mine = total;
+    }
+  sums.v[wave()][lane()] = mine;
+  barrier();
+  const u32 r = lane() / OUT, output = first + lane() % OUT;
+  if (part_of_row != 0 || r >= ROWS || r >= a.rows || output >= a.outputs) return;
+  for (u32 i = 1; i < waves; i++) mine += sums.v[wave() + i][lane()];
+  a.y[static_cast<u64>(r) * a.y_stride + output] = mine;
+}
+
+#define GEMV(format, Format, ROWS)                      \
+  KERNEL(256, gemv_##format##_r##ROWS, GemvArgs) {      \
+    LDS(GemvSums, sums);                                \
+    gemv<Format, ROWS>(a, sums);                        \
+  }
+#define GEMV_ROWS(format, Format) \
+  GEMV(format, Format, 1) GEMV(format, Format, 2) GEMV(format, Format, 4) GEMV(format, Format, 8)
