@@ -378,6 +378,8 @@ struct SampleLogprobsArgs {
   PTR(const SampleParams) params;    // [rows]
   u32              vocabulary;
   u32              unused;
+};
+
 // ---- gdn_*.hip: state and rows ---------------------------------------------------------------------------------
 // One sequence's parts of one layer, as src/state/recurrent.rs lays them out; addresses never move.
 struct GdnPlanes {
@@ -464,6 +466,8 @@ struct GdnOutputArgs {
   u32              rewind;
   float            eps;
   u32              silu;             // gate: 1 SiLU, 0 sigmoid
+};
+
 // ---- moe_*.hip: tables -----------------------------------------------------------------------------------------
 // Where one expert's matrices lie, in device memory or in pinned host memory that the device reads.
 struct MoeExpert {

@@ -9,23 +9,18 @@ use hipfire::backend::hip::matrix;
 use hipfire::backend::hip::pack::Pack;
 use hipfire::weights::Format;
 
-/// Kernels by name (`*` stands for a number, `@` for a storage format), bytes of the argument struct, and the most VGPRs and LDS bytes allowed.
+/// Kernels by name (`*` stands for a number, `@` for a storage format), bytes of the argument struct, and the most VGPRs
+/// and LDS bytes allowed.
 /// 96 registers leave 16 waves a SIMD, 120 leave 12, 240 leave 6 (HARDWARE.md).
-const CEILINGS: [(&str, usize, u32, u32); 19] = [
-const CEILINGS: [(&str, usize, u32, u32); 14] = [
-const CEILINGS: [(&str, usize, u32, u32); 13] = [
+const CEILINGS: [(&str, usize, u32, u32); 41] = [
     ("canary", size_of::<abi::CanaryArgs>(), 96, 0),
     ("copy_rows_f32", size_of::<abi::CopyRowsArgs>(), 96, 0),
-    ("embed_bf16", size_of::<abi::EmbedArgs>(), 96, 0),
+    ("embed_@", size_of::<abi::EmbedArgs>(), 96, 0),
     ("gdn_conv", size_of::<abi::GdnConvArgs>(), 96, 0),
     ("gdn_output", size_of::<abi::GdnOutputArgs>(), 96, 0),
     ("gdn_slide", size_of::<abi::GdnSlideArgs>(), 96, 0),
     ("gdn_step_*", size_of::<abi::GdnStepArgs>(), 168, 12 << 10),
     ("gdn_step_any", size_of::<abi::GdnStepArgs>(), 256, 12 << 10),
-    ("gemv_bf16_r*", size_of::<abi::GemvArgs>(), 120, 0),
-const CEILINGS: [(&str, usize, u32, u32); 11] = [
-    ("canary", size_of::<abi::CanaryArgs>(), 96, 0),
-    ("embed_@", size_of::<abi::EmbedArgs>(), 96, 0),
     ("gemm_@_*", size_of::<abi::GemmArgs>(), 240, 36 << 10),
     ("gemm_rows", size_of::<abi::GemmRowsArgs>(), 96, 32),
     ("gemv_@_r*", size_of::<abi::GemvArgs>(), 144, 1 << 10),
@@ -33,29 +28,27 @@ const CEILINGS: [(&str, usize, u32, u32); 11] = [
     ("head_norm_rope", size_of::<abi::HeadNormRopeArgs>(), 96, 8 << 10),
     ("hyper_gate_bf16_r*", size_of::<abi::HyperGateArgs>(), 96, 16 << 10),
     ("hyper_write", size_of::<abi::HyperWriteArgs>(), 96, 32),
-    ("qsa_attend_f32_g*", size_of::<abi::QsaAttendArgs>(), 240, 49_408),
-    ("qsa_attend_fp8_g*", size_of::<abi::QsaAttendArgs>(), 192, 49_408),
-    ("qsa_attend_q8_g*", size_of::<abi::QsaAttendArgs>(), 240, 49_408),
     ("moe_down_bf16_r*", size_of::<abi::MoeDownArgs>(), 120, 5 << 10),
     ("moe_gate_up_bf16_r*", size_of::<abi::MoeGateUpArgs>(), 120, 0),
     ("moe_lists", size_of::<abi::MoeListsArgs>(), 96, 33 << 10),
     ("moe_route", size_of::<abi::MoeRouteArgs>(), 96, 17 << 10),
+    ("ple_conv", size_of::<abi::PleConvArgs>(), 96, 0),
+    ("ple_gate", size_of::<abi::PleGateArgs>(), 96, 128),
+    ("ple_slide", size_of::<abi::PleSlideArgs>(), 96, 0),
+    ("qsa_attend_f32_g*", size_of::<abi::QsaAttendArgs>(), 240, 49_408),
+    ("qsa_attend_fp8_g*", size_of::<abi::QsaAttendArgs>(), 192, 49_408),
+    ("qsa_attend_q8_g*", size_of::<abi::QsaAttendArgs>(), 240, 49_408),
     ("qsa_gather_attend_*", size_of::<abi::GatherAttendArgs>(), 240, 36 << 10),
-    ("qsa_gather_pack_f32", size_of::<abi::GatherPackArgs>(), 96, 0),
     ("qsa_merge", size_of::<abi::QsaMergeArgs>(), 96, 0),
+    ("qsa_pack_f32", size_of::<abi::QsaPackArgs>(), 96, 0),
+    ("qsa_pack_fp8", size_of::<abi::QsaPackArgs>(), 96, 0),
+    ("qsa_pack_q8", size_of::<abi::QsaPackArgs>(), 96, 0),
     ("qsa_prepare_f32", size_of::<abi::QsaPrepareArgs>(), 96, 0),
     ("qsa_prepare_fp8", size_of::<abi::QsaPrepareArgs>(), 96, 0),
     ("qsa_prepare_q8", size_of::<abi::QsaPrepareArgs>(), 96, 0),
     ("qsa_score_bf16_r*", size_of::<abi::QsaScoreArgs>(), 168, 0),
     ("qsa_score_f32_r*", size_of::<abi::QsaScoreArgs>(), 168, 0),
     ("qsa_select", size_of::<abi::QsaSelectArgs>(), 96, 62 << 10),
-    ("ple_conv", size_of::<abi::PleConvArgs>(), 96, 0),
-    ("ple_gate", size_of::<abi::PleGateArgs>(), 96, 128),
-    ("ple_slide", size_of::<abi::PleSlideArgs>(), 96, 0),
-    ("qsa_gather_attend_*", size_of::<abi::GatherAttendArgs>(), 240, 36 << 10),
-    ("qsa_pack_f32", size_of::<abi::QsaPackArgs>(), 96, 0),
-    ("qsa_pack_fp8", size_of::<abi::QsaPackArgs>(), 96, 0),
-    ("qsa_pack_q8", size_of::<abi::QsaPackArgs>(), 96, 0),
     ("sample_adjust", size_of::<abi::SampleAdjustArgs>(), 96, 8 << 10),
     ("sample_argmax", size_of::<abi::SampleDrawArgs>(), 96, 21 << 10),
     ("sample_draw", size_of::<abi::SampleDrawArgs>(), 96, 21 << 10),

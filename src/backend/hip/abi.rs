@@ -821,3 +821,362 @@ const _: () = {
         [::core::mem::offset_of!(SampleLogprobsArgs, vocabulary) - 64usize];
     ["Offset of field: SampleLogprobsArgs::unused"][::core::mem::offset_of!(SampleLogprobsArgs, unused) - 68usize];
 };
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable)]
+pub struct GdnPlanes {
+    pub state: u64_,
+    pub window: u64_,
+    pub keys: u64_,
+    pub values: u64_,
+    pub decay: u64_,
+    pub strength: u64_,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of GdnPlanes"][::core::mem::size_of::<GdnPlanes>() - 48usize];
+    ["Alignment of GdnPlanes"][::core::mem::align_of::<GdnPlanes>() - 8usize];
+    ["Offset of field: GdnPlanes::state"][::core::mem::offset_of!(GdnPlanes, state) - 0usize];
+    ["Offset of field: GdnPlanes::window"][::core::mem::offset_of!(GdnPlanes, window) - 8usize];
+    ["Offset of field: GdnPlanes::keys"][::core::mem::offset_of!(GdnPlanes, keys) - 16usize];
+    ["Offset of field: GdnPlanes::values"][::core::mem::offset_of!(GdnPlanes, values) - 24usize];
+    ["Offset of field: GdnPlanes::decay"][::core::mem::offset_of!(GdnPlanes, decay) - 32usize];
+    ["Offset of field: GdnPlanes::strength"][::core::mem::offset_of!(GdnPlanes, strength) - 40usize];
+};
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable)]
+pub struct GdnSegment {
+    pub first: u32_,
+    pub rows: u32_,
+    pub pending: u32_,
+    pub unused: u32_,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of GdnSegment"][::core::mem::size_of::<GdnSegment>() - 16usize];
+    ["Alignment of GdnSegment"][::core::mem::align_of::<GdnSegment>() - 4usize];
+    ["Offset of field: GdnSegment::first"][::core::mem::offset_of!(GdnSegment, first) - 0usize];
+    ["Offset of field: GdnSegment::rows"][::core::mem::offset_of!(GdnSegment, rows) - 4usize];
+    ["Offset of field: GdnSegment::pending"][::core::mem::offset_of!(GdnSegment, pending) - 8usize];
+    ["Offset of field: GdnSegment::unused"][::core::mem::offset_of!(GdnSegment, unused) - 12usize];
+};
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable)]
+pub struct GdnConvArgs {
+    pub mixed: u64_,
+    pub strength: u64_,
+    pub decay: u64_,
+    pub planes: u64_,
+    pub segments: u64_,
+    pub qkv: u64_,
+    pub b: u64_,
+    pub a: u64_,
+    pub taps: u64_,
+    pub dt_bias: u64_,
+    pub rate: u64_,
+    pub tiles: u32_,
+    pub tile: u32_,
+    pub key_heads: u32_,
+    pub value_heads: u32_,
+    pub key_dim: u32_,
+    pub value_dim: u32_,
+    pub rewind: u32_,
+    pub query_scale: f32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of GdnConvArgs"][::core::mem::size_of::<GdnConvArgs>() - 120usize];
+    ["Alignment of GdnConvArgs"][::core::mem::align_of::<GdnConvArgs>() - 8usize];
+    ["Offset of field: GdnConvArgs::mixed"][::core::mem::offset_of!(GdnConvArgs, mixed) - 0usize];
+    ["Offset of field: GdnConvArgs::strength"][::core::mem::offset_of!(GdnConvArgs, strength) - 8usize];
+    ["Offset of field: GdnConvArgs::decay"][::core::mem::offset_of!(GdnConvArgs, decay) - 16usize];
+    ["Offset of field: GdnConvArgs::planes"][::core::mem::offset_of!(GdnConvArgs, planes) - 24usize];
+    ["Offset of field: GdnConvArgs::segments"][::core::mem::offset_of!(GdnConvArgs, segments) - 32usize];
+    ["Offset of field: GdnConvArgs::qkv"][::core::mem::offset_of!(GdnConvArgs, qkv) - 40usize];
+    ["Offset of field: GdnConvArgs::b"][::core::mem::offset_of!(GdnConvArgs, b) - 48usize];
+    ["Offset of field: GdnConvArgs::a"][::core::mem::offset_of!(GdnConvArgs, a) - 56usize];
+    ["Offset of field: GdnConvArgs::taps"][::core::mem::offset_of!(GdnConvArgs, taps) - 64usize];
+    ["Offset of field: GdnConvArgs::dt_bias"][::core::mem::offset_of!(GdnConvArgs, dt_bias) - 72usize];
+    ["Offset of field: GdnConvArgs::rate"][::core::mem::offset_of!(GdnConvArgs, rate) - 80usize];
+    ["Offset of field: GdnConvArgs::tiles"][::core::mem::offset_of!(GdnConvArgs, tiles) - 88usize];
+    ["Offset of field: GdnConvArgs::tile"][::core::mem::offset_of!(GdnConvArgs, tile) - 92usize];
+    ["Offset of field: GdnConvArgs::key_heads"][::core::mem::offset_of!(GdnConvArgs, key_heads) - 96usize];
+    ["Offset of field: GdnConvArgs::value_heads"][::core::mem::offset_of!(GdnConvArgs, value_heads) - 100usize];
+    ["Offset of field: GdnConvArgs::key_dim"][::core::mem::offset_of!(GdnConvArgs, key_dim) - 104usize];
+    ["Offset of field: GdnConvArgs::value_dim"][::core::mem::offset_of!(GdnConvArgs, value_dim) - 108usize];
+    ["Offset of field: GdnConvArgs::rewind"][::core::mem::offset_of!(GdnConvArgs, rewind) - 112usize];
+    ["Offset of field: GdnConvArgs::query_scale"][::core::mem::offset_of!(GdnConvArgs, query_scale) - 116usize];
+};
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable)]
+pub struct GdnSlideArgs {
+    pub planes: u64_,
+    pub segments: u64_,
+    pub qkv: u64_,
+    pub channels: u32_,
+    pub tile: u32_,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of GdnSlideArgs"][::core::mem::size_of::<GdnSlideArgs>() - 32usize];
+    ["Alignment of GdnSlideArgs"][::core::mem::align_of::<GdnSlideArgs>() - 8usize];
+    ["Offset of field: GdnSlideArgs::planes"][::core::mem::offset_of!(GdnSlideArgs, planes) - 0usize];
+    ["Offset of field: GdnSlideArgs::segments"][::core::mem::offset_of!(GdnSlideArgs, segments) - 8usize];
+    ["Offset of field: GdnSlideArgs::qkv"][::core::mem::offset_of!(GdnSlideArgs, qkv) - 16usize];
+    ["Offset of field: GdnSlideArgs::channels"][::core::mem::offset_of!(GdnSlideArgs, channels) - 24usize];
+    ["Offset of field: GdnSlideArgs::tile"][::core::mem::offset_of!(GdnSlideArgs, tile) - 28usize];
+};
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable)]
+pub struct GdnStepArgs {
+    pub out: u64_,
+    pub planes: u64_,
+    pub segments: u64_,
+    pub mixed: u64_,
+    pub decay: u64_,
+    pub strength: u64_,
+    pub key_heads: u32_,
+    pub value_heads: u32_,
+    pub key_dim: u32_,
+    pub value_dim: u32_,
+    pub rewind: u32_,
+    pub limit: u32_,
+    pub tiled: u32_,
+    pub unused: u32_,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of GdnStepArgs"][::core::mem::size_of::<GdnStepArgs>() - 80usize];
+    ["Alignment of GdnStepArgs"][::core::mem::align_of::<GdnStepArgs>() - 8usize];
+    ["Offset of field: GdnStepArgs::out"][::core::mem::offset_of!(GdnStepArgs, out) - 0usize];
+    ["Offset of field: GdnStepArgs::planes"][::core::mem::offset_of!(GdnStepArgs, planes) - 8usize];
+    ["Offset of field: GdnStepArgs::segments"][::core::mem::offset_of!(GdnStepArgs, segments) - 16usize];
+    ["Offset of field: GdnStepArgs::mixed"][::core::mem::offset_of!(GdnStepArgs, mixed) - 24usize];
+    ["Offset of field: GdnStepArgs::decay"][::core::mem::offset_of!(GdnStepArgs, decay) - 32usize];
+    ["Offset of field: GdnStepArgs::strength"][::core::mem::offset_of!(GdnStepArgs, strength) - 40usize];
+    ["Offset of field: GdnStepArgs::key_heads"][::core::mem::offset_of!(GdnStepArgs, key_heads) - 48usize];
+    ["Offset of field: GdnStepArgs::value_heads"][::core::mem::offset_of!(GdnStepArgs, value_heads) - 52usize];
+    ["Offset of field: GdnStepArgs::key_dim"][::core::mem::offset_of!(GdnStepArgs, key_dim) - 56usize];
+    ["Offset of field: GdnStepArgs::value_dim"][::core::mem::offset_of!(GdnStepArgs, value_dim) - 60usize];
+    ["Offset of field: GdnStepArgs::rewind"][::core::mem::offset_of!(GdnStepArgs, rewind) - 64usize];
+    ["Offset of field: GdnStepArgs::limit"][::core::mem::offset_of!(GdnStepArgs, limit) - 68usize];
+    ["Offset of field: GdnStepArgs::tiled"][::core::mem::offset_of!(GdnStepArgs, tiled) - 72usize];
+    ["Offset of field: GdnStepArgs::unused"][::core::mem::offset_of!(GdnStepArgs, unused) - 76usize];
+};
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable)]
+pub struct GdnOutputArgs {
+    pub out: u64_,
+    pub o: u64_,
+    pub z: u64_,
+    pub weight: u64_,
+    pub planes: u64_,
+    pub segments: u64_,
+    pub sequence: u64_,
+    pub mixed: u64_,
+    pub decay: u64_,
+    pub strength: u64_,
+    pub rows: u32_,
+    pub key_heads: u32_,
+    pub value_heads: u32_,
+    pub key_dim: u32_,
+    pub value_dim: u32_,
+    pub rewind: u32_,
+    pub eps: f32,
+    pub silu: u32_,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of GdnOutputArgs"][::core::mem::size_of::<GdnOutputArgs>() - 112usize];
+    ["Alignment of GdnOutputArgs"][::core::mem::align_of::<GdnOutputArgs>() - 8usize];
+    ["Offset of field: GdnOutputArgs::out"][::core::mem::offset_of!(GdnOutputArgs, out) - 0usize];
+    ["Offset of field: GdnOutputArgs::o"][::core::mem::offset_of!(GdnOutputArgs, o) - 8usize];
+    ["Offset of field: GdnOutputArgs::z"][::core::mem::offset_of!(GdnOutputArgs, z) - 16usize];
+    ["Offset of field: GdnOutputArgs::weight"][::core::mem::offset_of!(GdnOutputArgs, weight) - 24usize];
+    ["Offset of field: GdnOutputArgs::planes"][::core::mem::offset_of!(GdnOutputArgs, planes) - 32usize];
+    ["Offset of field: GdnOutputArgs::segments"][::core::mem::offset_of!(GdnOutputArgs, segments) - 40usize];
+    ["Offset of field: GdnOutputArgs::sequence"][::core::mem::offset_of!(GdnOutputArgs, sequence) - 48usize];
+    ["Offset of field: GdnOutputArgs::mixed"][::core::mem::offset_of!(GdnOutputArgs, mixed) - 56usize];
+    ["Offset of field: GdnOutputArgs::decay"][::core::mem::offset_of!(GdnOutputArgs, decay) - 64usize];
+    ["Offset of field: GdnOutputArgs::strength"][::core::mem::offset_of!(GdnOutputArgs, strength) - 72usize];
+    ["Offset of field: GdnOutputArgs::rows"][::core::mem::offset_of!(GdnOutputArgs, rows) - 80usize];
+    ["Offset of field: GdnOutputArgs::key_heads"][::core::mem::offset_of!(GdnOutputArgs, key_heads) - 84usize];
+    ["Offset of field: GdnOutputArgs::value_heads"][::core::mem::offset_of!(GdnOutputArgs, value_heads) - 88usize];
+    ["Offset of field: GdnOutputArgs::key_dim"][::core::mem::offset_of!(GdnOutputArgs, key_dim) - 92usize];
+    ["Offset of field: GdnOutputArgs::value_dim"][::core::mem::offset_of!(GdnOutputArgs, value_dim) - 96usize];
+    ["Offset of field: GdnOutputArgs::rewind"][::core::mem::offset_of!(GdnOutputArgs, rewind) - 100usize];
+    ["Offset of field: GdnOutputArgs::eps"][::core::mem::offset_of!(GdnOutputArgs, eps) - 104usize];
+    ["Offset of field: GdnOutputArgs::silu"][::core::mem::offset_of!(GdnOutputArgs, silu) - 108usize];
+};
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable)]
+pub struct MoeExpert {
+    pub gate: u64_,
+    pub up: u64_,
+    pub down: u64_,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of MoeExpert"][::core::mem::size_of::<MoeExpert>() - 24usize];
+    ["Alignment of MoeExpert"][::core::mem::align_of::<MoeExpert>() - 8usize];
+    ["Offset of field: MoeExpert::gate"][::core::mem::offset_of!(MoeExpert, gate) - 0usize];
+    ["Offset of field: MoeExpert::up"][::core::mem::offset_of!(MoeExpert, up) - 8usize];
+    ["Offset of field: MoeExpert::down"][::core::mem::offset_of!(MoeExpert, down) - 16usize];
+};
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable)]
+pub struct MoeGroup {
+    pub expert: u32_,
+    pub rows: u32_,
+    pub slots: u32_,
+    pub unused: u32_,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of MoeGroup"][::core::mem::size_of::<MoeGroup>() - 16usize];
+    ["Alignment of MoeGroup"][::core::mem::align_of::<MoeGroup>() - 4usize];
+    ["Offset of field: MoeGroup::expert"][::core::mem::offset_of!(MoeGroup, expert) - 0usize];
+    ["Offset of field: MoeGroup::rows"][::core::mem::offset_of!(MoeGroup, rows) - 4usize];
+    ["Offset of field: MoeGroup::slots"][::core::mem::offset_of!(MoeGroup, slots) - 8usize];
+    ["Offset of field: MoeGroup::unused"][::core::mem::offset_of!(MoeGroup, unused) - 12usize];
+};
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable)]
+pub struct MoeTile {
+    pub expert: u32_,
+    pub first: u32_,
+    pub count: u32_,
+    pub unused: u32_,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of MoeTile"][::core::mem::size_of::<MoeTile>() - 16usize];
+    ["Alignment of MoeTile"][::core::mem::align_of::<MoeTile>() - 4usize];
+    ["Offset of field: MoeTile::expert"][::core::mem::offset_of!(MoeTile, expert) - 0usize];
+    ["Offset of field: MoeTile::first"][::core::mem::offset_of!(MoeTile, first) - 4usize];
+    ["Offset of field: MoeTile::count"][::core::mem::offset_of!(MoeTile, count) - 8usize];
+    ["Offset of field: MoeTile::unused"][::core::mem::offset_of!(MoeTile, unused) - 12usize];
+};
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable)]
+pub struct MoeRouteArgs {
+    pub ids: u64_,
+    pub weights: u64_,
+    pub groups: u64_,
+    pub logits: u64_,
+    pub stride: u32_,
+    pub rows: u32_,
+    pub experts: u32_,
+    pub top_k: u32_,
+    pub normalise: u32_,
+    pub unused: u32_,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of MoeRouteArgs"][::core::mem::size_of::<MoeRouteArgs>() - 56usize];
+    ["Alignment of MoeRouteArgs"][::core::mem::align_of::<MoeRouteArgs>() - 8usize];
+    ["Offset of field: MoeRouteArgs::ids"][::core::mem::offset_of!(MoeRouteArgs, ids) - 0usize];
+    ["Offset of field: MoeRouteArgs::weights"][::core::mem::offset_of!(MoeRouteArgs, weights) - 8usize];
+    ["Offset of field: MoeRouteArgs::groups"][::core::mem::offset_of!(MoeRouteArgs, groups) - 16usize];
+    ["Offset of field: MoeRouteArgs::logits"][::core::mem::offset_of!(MoeRouteArgs, logits) - 24usize];
+    ["Offset of field: MoeRouteArgs::stride"][::core::mem::offset_of!(MoeRouteArgs, stride) - 32usize];
+    ["Offset of field: MoeRouteArgs::rows"][::core::mem::offset_of!(MoeRouteArgs, rows) - 36usize];
+    ["Offset of field: MoeRouteArgs::experts"][::core::mem::offset_of!(MoeRouteArgs, experts) - 40usize];
+    ["Offset of field: MoeRouteArgs::top_k"][::core::mem::offset_of!(MoeRouteArgs, top_k) - 44usize];
+    ["Offset of field: MoeRouteArgs::normalise"][::core::mem::offset_of!(MoeRouteArgs, normalise) - 48usize];
+    ["Offset of field: MoeRouteArgs::unused"][::core::mem::offset_of!(MoeRouteArgs, unused) - 52usize];
+};
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable)]
+pub struct MoeListsArgs {
+    pub entries: u64_,
+    pub starts: u64_,
+    pub tiles: u64_,
+    pub ids: u64_,
+    pub pairs: u32_,
+    pub experts: u32_,
+    pub tile_rows: u32_,
+    pub max_tiles: u32_,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of MoeListsArgs"][::core::mem::size_of::<MoeListsArgs>() - 48usize];
+    ["Alignment of MoeListsArgs"][::core::mem::align_of::<MoeListsArgs>() - 8usize];
+    ["Offset of field: MoeListsArgs::entries"][::core::mem::offset_of!(MoeListsArgs, entries) - 0usize];
+    ["Offset of field: MoeListsArgs::starts"][::core::mem::offset_of!(MoeListsArgs, starts) - 8usize];
+    ["Offset of field: MoeListsArgs::tiles"][::core::mem::offset_of!(MoeListsArgs, tiles) - 16usize];
+    ["Offset of field: MoeListsArgs::ids"][::core::mem::offset_of!(MoeListsArgs, ids) - 24usize];
+    ["Offset of field: MoeListsArgs::pairs"][::core::mem::offset_of!(MoeListsArgs, pairs) - 32usize];
+    ["Offset of field: MoeListsArgs::experts"][::core::mem::offset_of!(MoeListsArgs, experts) - 36usize];
+    ["Offset of field: MoeListsArgs::tile_rows"][::core::mem::offset_of!(MoeListsArgs, tile_rows) - 40usize];
+    ["Offset of field: MoeListsArgs::max_tiles"][::core::mem::offset_of!(MoeListsArgs, max_tiles) - 44usize];
+};
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable)]
+pub struct MoeGateUpArgs {
+    pub hidden: u64_,
+    pub shared_hidden: u64_,
+    pub x: u64_,
+    pub experts: u64_,
+    pub groups: u64_,
+    pub rows: u32_,
+    pub top_k: u32_,
+    pub inputs: u32_,
+    pub inner: u32_,
+    pub shared: u32_,
+    pub shared_inner: u32_,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of MoeGateUpArgs"][::core::mem::size_of::<MoeGateUpArgs>() - 64usize];
+    ["Alignment of MoeGateUpArgs"][::core::mem::align_of::<MoeGateUpArgs>() - 8usize];
+    ["Offset of field: MoeGateUpArgs::hidden"][::core::mem::offset_of!(MoeGateUpArgs, hidden) - 0usize];
+    ["Offset of field: MoeGateUpArgs::shared_hidden"][::core::mem::offset_of!(MoeGateUpArgs, shared_hidden) - 8usize];
+    ["Offset of field: MoeGateUpArgs::x"][::core::mem::offset_of!(MoeGateUpArgs, x) - 16usize];
+    ["Offset of field: MoeGateUpArgs::experts"][::core::mem::offset_of!(MoeGateUpArgs, experts) - 24usize];
+    ["Offset of field: MoeGateUpArgs::groups"][::core::mem::offset_of!(MoeGateUpArgs, groups) - 32usize];
+    ["Offset of field: MoeGateUpArgs::rows"][::core::mem::offset_of!(MoeGateUpArgs, rows) - 40usize];
+    ["Offset of field: MoeGateUpArgs::top_k"][::core::mem::offset_of!(MoeGateUpArgs, top_k) - 44usize];
+    ["Offset of field: MoeGateUpArgs::inputs"][::core::mem::offset_of!(MoeGateUpArgs, inputs) - 48usize];
+    ["Offset of field: MoeGateUpArgs::inner"][::core::mem::offset_of!(MoeGateUpArgs, inner) - 52usize];
+    ["Offset of field: MoeGateUpArgs::shared"][::core::mem::offset_of!(MoeGateUpArgs, shared) - 56usize];
+    ["Offset of field: MoeGateUpArgs::shared_inner"][::core::mem::offset_of!(MoeGateUpArgs, shared_inner) - 60usize];
+};
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable)]
+pub struct MoeDownArgs {
+    pub y: u64_,
+    pub hidden: u64_,
+    pub shared_hidden: u64_,
+    pub weights: u64_,
+    pub scale: u64_,
+    pub experts: u64_,
+    pub groups: u64_,
+    pub rows: u32_,
+    pub top_k: u32_,
+    pub outputs: u32_,
+    pub inner: u32_,
+    pub shared: u32_,
+    pub shared_inner: u32_,
+    pub scale_stride: u32_,
+    pub add: u32_,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of MoeDownArgs"][::core::mem::size_of::<MoeDownArgs>() - 88usize];
+    ["Alignment of MoeDownArgs"][::core::mem::align_of::<MoeDownArgs>() - 8usize];
+    ["Offset of field: MoeDownArgs::y"][::core::mem::offset_of!(MoeDownArgs, y) - 0usize];
+    ["Offset of field: MoeDownArgs::hidden"][::core::mem::offset_of!(MoeDownArgs, hidden) - 8usize];
+    ["Offset of field: MoeDownArgs::shared_hidden"][::core::mem::offset_of!(MoeDownArgs, shared_hidden) - 16usize];
+    ["Offset of field: MoeDownArgs::weights"][::core::mem::offset_of!(MoeDownArgs, weights) - 24usize];
+    ["Offset of field: MoeDownArgs::scale"][::core::mem::offset_of!(MoeDownArgs, scale) - 32usize];
+    ["Offset of field: MoeDownArgs::experts"][::core::mem::offset_of!(MoeDownArgs, experts) - 40usize];
+    ["Offset of field: MoeDownArgs::groups"][::core::mem::offset_of!(MoeDownArgs, groups) - 48usize];
+    ["Offset of field: MoeDownArgs::rows"][::core::mem::offset_of!(MoeDownArgs, rows) - 56usize];
+    ["Offset of field: MoeDownArgs::top_k"][::core::mem::offset_of!(MoeDownArgs, top_k) - 60usize];
+    ["Offset of field: MoeDownArgs::outputs"][::core::mem::offset_of!(MoeDownArgs, outputs) - 64usize];
+    ["Offset of field: MoeDownArgs::inner"][::core::mem::offset_of!(MoeDownArgs, inner) - 68usize];
+    ["Offset of field: MoeDownArgs::shared"][::core::mem::offset_of!(MoeDownArgs, shared) - 72usize];
+    ["Offset of field: MoeDownArgs::shared_inner"][::core::mem::offset_of!(MoeDownArgs, shared_inner) - 76usize];
+    ["Offset of field: MoeDownArgs::scale_stride"][::core::mem::offset_of!(MoeDownArgs, scale_stride) - 80usize];
+    ["Offset of field: MoeDownArgs::add"][::core::mem::offset_of!(MoeDownArgs, add) - 84usize];
+};

@@ -8,12 +8,12 @@
 mod bench;
 mod dense;
 mod gather;
-mod pack;
-mod ple;
 mod gdn;
 mod gdn_step;
-mod moe;
 mod matrix;
+mod moe;
+mod pack;
+mod ple;
 mod qsa_attend;
 mod qsa_index;
 mod residual;
@@ -94,9 +94,7 @@ impl Report {
 type Family = fn(&mut Bench<'_>) -> Result<()>;
 
 /// Every family by its name.
-const FAMILIES: [(&str, Family); 18] = [
-const FAMILIES: [(&str, Family); 15] = [
-const FAMILIES: [(&str, Family); 13] = [
+const FAMILIES: [(&str, Family); 25] = [
     ("canary", dense::canary),
     ("embed", matrix::embed),
     ("norm", dense::norm),

@@ -88,7 +88,8 @@ pub fn route(bench: &mut Bench<'_>) -> Result<()> {
         let got = bench.read::<u32>(&ids)?;
         bench.exact("moe_route", format!("{case}, experts"), &got, &want_ids);
         // One NaN is as good as another.
-        let canonical = |x: Vec<f32>| -> Vec<f32> { x.into_iter().map(|x| if x.is_nan() { f32::NAN } else { x }).collect() };
+        let canonical =
+            |x: Vec<f32>| -> Vec<f32> { x.into_iter().map(|x| if x.is_nan() { f32::NAN } else { x }).collect() };
         let got = canonical(bench.read::<f32>(&weights)?);
         bench.exact("moe_route", format!("{case}, weights"), &got, &canonical(want_weights));
         if rows <= 8 {
