@@ -7,7 +7,9 @@ use crate::error::Result;
 /// Copies with and without a list, between rows of different lengths; one addend for all streams.
 pub fn rows(bench: &mut Bench<'_>) -> Result<()> {
     bench.seed(70);
-    for (count, width, out_stride, input_stride) in [(1usize, 4usize, 4, 4), (3, 1028, 1032, 1040), (5, 2560, 2560, 10240)] {
+    for (count, width, out_stride, input_stride) in
+        [(1usize, 4usize, 4, 4), (3, 1028, 1032, 1040), (5, 2560, 2560, 10240)]
+    {
         for listed in [false, true] {
             let input_rows = 2 * count;
             let input = bench.signed(input_rows * input_stride);
