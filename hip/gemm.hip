@@ -5,7 +5,8 @@
 // factors[r] = 2^e that brings the row's largest magnitude into [2^14, 2^15), or nearer to it if e would be below -126:
 // no activation is too large for F16, and what is lost below is 2^-39 of the largest.
 // x [rows, inputs], out [rows, stride]; grid (rows), block 256; LDS 32 bytes; pointers aligned to 16.
-// Exact (round to nearest even). Oracle: half::f16::from_f32.
+// Exact (round to nearest even), but for the sign of a zero: AMD multiplies and rounds by one fused operation that adds
+// +0. Oracle: half::f16::from_f32.
 KERNEL(256, gemm_rows, GemmRowsArgs) {
   LDS_ARR(float, red, 8);
   const f32x4* x = reinterpret_cast<const f32x4*>(a.x + static_cast<u64>(bidx()) * a.inputs);

@@ -21,7 +21,7 @@ const LEAVES: [&str; 3] = ["error", "config", "e4m3"];
 const MAX_LINES: usize = 500;
 
 /// What bindgen wrote: no reader holds it in the head, and none of its `unsafe` is ours to explain.
-const GENERATED: [&str; 1] = ["src/device/sys.rs"];
+const GENERATED: [&str; 2] = ["src/backend/hip/abi.rs", "src/device/sys.rs"];
 
 /// Folders that may hold `unsafe`: the edge to HIP, and the stand-ins that are its other side.
 const UNSAFE_FOLDERS: [&str; 2] = ["src/device", STAND_INS];
