@@ -49,16 +49,17 @@ template<int DK, bool FULL> DEV void gdn_step(const GdnStepArgs& a, StepLds<DK>&
   const u32 local = 16 * wave() + 4 * (lane() & 3), column = part * COLUMNS + local;
   const bool present = column < dv;
   float* state = gdn_plane(&planes->state) + (static_cast<u64>(head) * dk + first) * dv + column;
+  // dk is a multiple of 4: one mask for four rows, or the masks of a generic size spill.
   f32x4 s[ROWS];
   UNROLL for (u32 i = 0; i < ROWS; i++) {
-    const bool inside = present && (FULL || first + i < dk);
+    const bool inside = present && (FULL || first + i / 4 * 4 < dk);
     if (inside) s[i] = *reinterpret_cast<const f32x4*>(state + i * dv);
     else UNROLL for (int c = 0; c < 4; c++) s[i].v[c] = 0.f;
   }
 
   const auto write = [&] {
     UNROLL for (u32 i = 0; i < ROWS; i++)
-      if (present && (FULL || first + i < dk)) *reinterpret_cast<f32x4*>(state + i * dv) = s[i];
+      if (present && (FULL || first + i / 4 * 4 < dk)) *reinterpret_cast<f32x4*>(state + i * dv) = s[i];
   };
   for (u32 begin = 0; begin < total; begin += SLOTS) {
     const u32 count = total - begin < SLOTS ? total - begin : SLOTS;
