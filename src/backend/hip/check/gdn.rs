@@ -280,7 +280,7 @@ fn mix(h: &Heads, sums: &[f32], query_scale: f32, want: &mut Vec<Expected>) {
         let scale = factor / squares.sqrt();
         want.extend(u.iter().map(|(v, _)| Expected { value: v * scale, bound: error * (v * scale).abs() }));
     }
-    want.extend(values.iter().map(|x| silu(x)).map(|(value, e)| Expected { value, bound: e * value.abs() }));
+    want.extend(values.iter().map(silu).map(|(value, e)| Expected { value, bound: e * value.abs() }));
 }
 
 /// The gated norm with either gate, and the rows that stay pending.
