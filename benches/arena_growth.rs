@@ -41,7 +41,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     let tokens: usize = argument("--tokens").map_or(Ok(MAX_TOKENS), |text| text.parse())?;
     let library = match Library::open() {
         Ok(library) => library,
-        Err(missing) => return Ok(println!("skipped: {missing}")),
+        Err(missing) => {
+            println!("skipped: {missing}");
+            return Ok(());
+        }
     };
     let context = Context::new(&library, 0)?;
     let pack = argument("--kernel-pack").map(PathBuf::from);
