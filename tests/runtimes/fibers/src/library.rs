@@ -27,6 +27,8 @@ pub enum Layout {
 impl Layout {
     /// All of them.
     pub const ALL: [Layout; 3] = [Layout::Gfx11, Layout::Gfx12, Layout::Cuda];
+    /// Those that launches are replayed in under sanitizers: AMD's.
+    pub const REPLAYED: [Layout; 2] = [Layout::Gfx11, Layout::Gfx12];
 
     /// The layout of a target such as `gfx1151`, `gfx12-generic` or `sm_90`.
     pub fn of_arch(arch: &str) -> Result<Layout, String> {

@@ -102,7 +102,7 @@ pub fn replay(record: &Path, layout: Layout, sanitizer: Sanitizer) -> Result<(),
     if let Some(why) = sanitizers_missing() {
         return Err(format!("hip-fibers was built without replay programs: {why}"));
     }
-    if layout == Layout::Cuda {
+    if !Layout::REPLAYED.contains(&layout) {
         return Err("launches are replayed in the layouts of gfx11 and gfx12 only".into());
     }
     let kernel = kernel_of(record)?;
