@@ -19,7 +19,7 @@ use super::args::Cli;
 use crate::error::Error;
 
 /// Options that say what to do now; they are neither environment names nor configuration keys.
-const NOT_SETTINGS: [&str; 20] = [
+const NOT_SETTINGS: [&str; 21] = [
     "help",
     "version",
     "print-config",
@@ -30,6 +30,7 @@ const NOT_SETTINGS: [&str; 20] = [
     "tokens",
     "plan",
     "kernels",
+    "only",
     "self-test",
     "json",
     "no-think",

@@ -159,10 +159,11 @@ fn threads_change_neither_results_nor_faults() {
     let image = compile(&probe("speed.hip"), "gfx1201");
     let outcome = |workers: usize, length: usize| {
         let module = Rdna::new(workers).load(&image, "gfx1201").unwrap();
-        let (mut y, mut x) = (vec![0f32; length], noise(1 << 16, 1));
+        // Room that no allocation of the device covers, so that a store past the end never meets x.
+        let (mut y, mut x) = (vec![0f32; length + 32 * 256], noise(1 << 16, 1));
         let memory = Buffers::default();
         let arguments =
-            Arguments::default().long(memory.add(&mut y)).long(memory.add(&mut x)).word(5).float(0.5).bytes();
+            Arguments::default().long(memory.add(&mut y[..length])).long(memory.add(&mut x)).word(5).float(0.5).bytes();
         let launch = Launch {
             kernel: "arithmetic",
             grid: [32, 1, 1],
