@@ -16,8 +16,9 @@ use crate::compiler::Compiler;
 use crate::manifest::{Manifest, Object};
 use crate::metadata;
 
-/// No headers or device libraries but our own; sums keep the order they are written in; every warning is an error.
-const FLAGS: [&str; 16] = [
+/// No headers or device libraries but our own; sums keep the order they are written in; every warning is an error; no
+/// unit identifier, which would put paths into the object's bytes.
+const FLAGS: [&str; 17] = [
     "-x",
     "hip",
     "--offload-device-only",
@@ -34,6 +35,7 @@ const FLAGS: [&str; 16] = [
     "-Wno-unused-function",
     "-Wno-unused-command-line-argument",
     "-Ihip",
+    "-fuse-cuid=none",
 ];
 
 /// One compilation: a source for an architecture.
