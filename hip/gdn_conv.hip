@@ -30,7 +30,7 @@ DEV f32x4 convolve(History& h, const f32x4& now, const f32x4* taps) {
 DEV void gates(const GdnConvArgs& a, u32 first, u32 end) {
   for (u32 i = first * a.value_heads + lane(); i < end * a.value_heads; i += WAVE) {
     const u32 head = i % a.value_heads;
-    a.strength[i] = gdn_sigmoid(a.b[i]);
+    a.strength[i] = sigmoid(a.b[i]);
     a.decay[i] = a.rate[head] * gdn_softplus(a.a[i] + a.dt_bias[head]);
   }
 }
@@ -81,7 +81,7 @@ KERNEL(256, gdn_conv, GdnConvArgs) {
         *reinterpret_cast<f32x4*>(window + static_cast<u64>(HISTORY + row) * channels + base + column) = now;
       u[p] = convolve(history[p], now, taps[p]);
       UNROLL for (int i = 0; i < 4; i++) {
-        u[p].v[i] *= gdn_sigmoid(u[p].v[i]);
+        u[p].v[i] *= sigmoid(u[p].v[i]);
         squares = fma_(u[p].v[i], u[p].v[i], squares);
       }
     }

@@ -55,7 +55,7 @@ KERNEL(256, gdn_output, GdnOutputArgs) {
     const f32x4 z = *reinterpret_cast<const f32x4*>(a.z + at + column);
     const f32x4 weight = *reinterpret_cast<const f32x4*>(a.weight + column);
     UNROLL for (int i = 0; i < 4; i++) {
-      const float gate = gdn_sigmoid(z.v[i]) * (a.silu ? z.v[i] : 1.f);
+      const float gate = sigmoid(z.v[i]) * (a.silu ? z.v[i] : 1.f);
       o[p].v[i] = o[p].v[i] * scale * weight.v[i] * gate;
     }
     *reinterpret_cast<f32x4*>(a.out + at + column) = o[p];

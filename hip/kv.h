@@ -2,24 +2,13 @@
 //
 // Owns: the three modes, bit for bit as src/state/kv/codec.rs defines them. Always true: a row of a plane is
 // [kv_heads, dim]; a lane of a wave that stores holds elements lane, lane + 32, … of a head.
-// E4M3 is converted by bit arithmetic on every target: gfx11 has no instruction for it, and gfx12's costs the same two
-// roundings less than a handful of VALU slots that wait for memory anyway; one code path keeps the state's bits equal.
+// E4M3 is converted by bit arithmetic on every target: gfx11 has no instruction for it, and gfx12's would save a handful
+// of VALU slots in kernels that wait for memory; one code path keeps the state's bits equal everywhere.
 // Not here: what is stored (qsa_prepare.hip), who reads it (qsa_attend.hip, qsa_gather.hip).
 #pragma once
-#include "dialect/gpu.h"
-
-enum { HEAD_REGISTERS = 8 };  // a head of up to 256 elements in a wave
+#include "head.h"
 
 DEV u32 magnitude(float x) { return static_cast<u32>(as_i(x)) & 0x7fffffffu; }
-DEV u32 max_u32(u32 a, u32 b) { return a > b ? a : b; }
-// The largest magnitude of a head as bits; a NaN counts as larger than infinity.
-DEV u32 wave_max_u32(u32 v) {
-  v = max_u32(v, static_cast<u32>(shfl_xor<16>(static_cast<i32>(v))));
-  v = max_u32(v, static_cast<u32>(shfl_xor<8>(static_cast<i32>(v))));
-  v = max_u32(v, static_cast<u32>(shfl_xor<4>(static_cast<i32>(v))));
-  v = max_u32(v, static_cast<u32>(shfl_xor<2>(static_cast<i32>(v))));
-  return max_u32(v, static_cast<u32>(shfl_xor<1>(static_cast<i32>(v))));
-}
 
 enum : u32 { F32_INFINITY = 0x7f800000u, F16_MAX = 0x7bffu, F16_NAN = 0x7e00u };
 

@@ -5,10 +5,8 @@
 // read once, through MoeGroup (moe_route.hip).
 // Not here: many rows (moe_gemm.hip).
 #include "abi.h"
+#include "activation.h"
 #include "formats.h"
-
-DEV float sigmoid(float x) { return rcp_(1.f + exp_(-x)); }
-DEV float silu(float x) { return x * sigmoid(x); }
 
 // Rows of a group, by their bits; `row(i)` beyond the last is the first again.
 struct Chosen {

@@ -8,12 +8,6 @@
 enum { MAX_EXPERTS = 512, PER_LANE = MAX_EXPERTS / WAVE, ROUTE_ROWS = 8, MAX_TOP = 16 };
 
 DEV u32 bits_of(float x) { return static_cast<u32>(as_i(x)); }
-DEV u32 wave_max_u32(u32 v) {
-  const auto greater = [](u32 a, i32 b) { return a > static_cast<u32>(b) ? a : static_cast<u32>(b); };
-  v = greater(v, shfl_xor<16>(static_cast<i32>(v))); v = greater(v, shfl_xor<8>(static_cast<i32>(v)));
-  v = greater(v, shfl_xor<4>(static_cast<i32>(v)));  v = greater(v, shfl_xor<2>(static_cast<i32>(v)));
-  return greater(v, shfl_xor<1>(static_cast<i32>(v)));
-}
 
 // e^x for x <= 0 with the bits of backend/cpu/activation.rs, where the constants are explained.
 DEV float exp_exact(float x) {

@@ -1,7 +1,6 @@
 // The hashed n-gram embedding's way into the residual streams (spec 2.6), behind its two projections.
 #include "abi.h"
-
-DEV float sigmoid(float x) { return rcp_(1.f + exp_(-x)); }
+#include "activation.h"
 
 // key = norm(key[r][s], norm_key[s]), query = norm(wide[r][s], norm_query[s]), d = key . query / sqrt(hidden)
 // gated[r][s]  = sigmoid(sign(d) * sqrt(max(|d|, 1e-6))) * value[r]          (sign of 0 is 0)

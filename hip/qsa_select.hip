@@ -22,7 +22,6 @@ DEV u32 ordered_bits(float x) {
   const u32 bits = static_cast<u32>(as_i(x));
   return bits >> 31 ? ~bits : bits | 0x80000000u;
 }
-DEV u32 shfl_u32(u32 v, u32 from) { return static_cast<u32>(shfl(static_cast<i32>(v), from)); }
 
 KERNEL_BIG_LDS(qsa_select, SelectLds)
 KERNEL(256, qsa_select, QsaSelectArgs) {

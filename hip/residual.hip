@@ -1,9 +1,7 @@
 // Hyper-connections (spec 2.2): the write into the residual streams and the gated read out of them.
 #include "abi.h"
+#include "activation.h"
 #include "formats.h"
-
-DEV float sigmoid(float x) { return rcp_(1.f + exp_(-x)); }
-DEV float silu(float x) { return x * sigmoid(x); }
 
 // wide[r][s][h] += inject[r][s] * y[r][h]; with `normed`, also the norm that the next read starts with:
 // normed[r][s][h] = wide[r][s][h] * rsqrt(mean_h(wide[r][s]^2) + eps) * weight[s][h]

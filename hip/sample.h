@@ -24,25 +24,16 @@ DEV u32 key_of(float x) {
 }
 DEV float number_of(u32 key) { return as_f(static_cast<i32>(key >> 31 ? key & 0x7fffffffu : ~key)); }
 
-DEV u32 shfl_u32(u32 v, u32 from) { return static_cast<u32>(shfl(static_cast<i32>(v), from)); }
 DEV u64 shfl_u64(u64 v, u32 from) {
   return static_cast<u64>(shfl_u32(static_cast<u32>(v >> 32), from)) << 32 | shfl_u32(static_cast<u32>(v), from);
 }
 template<int M> DEV u64 shfl_xor_u64(u64 v) {
-  const u32 low = static_cast<u32>(shfl_xor<M>(static_cast<i32>(static_cast<u32>(v))));
-  return static_cast<u64>(static_cast<u32>(shfl_xor<M>(static_cast<i32>(v >> 32)))) << 32 | low;
+  return static_cast<u64>(shfl_xor_u32<M>(static_cast<u32>(v >> 32))) << 32 | shfl_xor_u32<M>(static_cast<u32>(v));
 }
 DEV u64 wave_sum_u64(u64 v) {
   v += shfl_xor_u64<16>(v); v += shfl_xor_u64<8>(v); v += shfl_xor_u64<4>(v);
   v += shfl_xor_u64<2>(v);  v += shfl_xor_u64<1>(v);
   return v;
-}
-template<int M> DEV u32 max_across(u32 v) {
-  const u32 other = static_cast<u32>(shfl_xor<M>(static_cast<i32>(v)));
-  return other > v ? other : v;
-}
-DEV u32 wave_max_u32(u32 v) {
-  return max_across<1>(max_across<2>(max_across<4>(max_across<8>(max_across<16>(v)))));
 }
 // Sum over this lane and those before it.
 DEV u64 wave_through(u64 v) {

@@ -27,7 +27,7 @@ const CEILINGS: [(&str, usize, u32, u32); 42] = [
     ("gemv_q5_0_r*", size_of::<abi::GemvArgs>(), 168, 1 << 10),
     ("gemv_@_r*", size_of::<abi::GemvArgs>(), 144, 1 << 10),
     ("grouped_norm", size_of::<abi::GroupedNormArgs>(), 96, 32),
-    ("head_norm_rope", size_of::<abi::HeadNormRopeArgs>(), 96, 8 << 10),
+    ("head_norm_rope", size_of::<abi::HeadNormRopeArgs>(), 96, 0),
     ("hyper_gate_bf16_r*", size_of::<abi::HyperGateArgs>(), 96, 16 << 10),
     ("hyper_write", size_of::<abi::HyperWriteArgs>(), 96, 32),
     ("moe_down_bf16_r*", size_of::<abi::MoeDownArgs>(), 120, 5 << 10),

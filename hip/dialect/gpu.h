@@ -71,6 +71,14 @@ DEV float wave_max(float v) {
   v = fmax_(v, shfl_xor<2>(v));  v = fmax_(v, shfl_xor<1>(v));
   return v;
 }
+DEV u32 max_u32(u32 a, u32 b) { return a > b ? a : b; }
+DEV u32 shfl_u32(u32 v, u32 from) { return static_cast<u32>(shfl(static_cast<i32>(v), from)); }
+template<int M> DEV u32 shfl_xor_u32(u32 v) { return static_cast<u32>(shfl_xor<M>(static_cast<i32>(v))); }
+DEV u32 wave_max_u32(u32 v) {
+  v = max_u32(v, shfl_xor_u32<16>(v)); v = max_u32(v, shfl_xor_u32<8>(v)); v = max_u32(v, shfl_xor_u32<4>(v));
+  v = max_u32(v, shfl_xor_u32<2>(v));  v = max_u32(v, shfl_xor_u32<1>(v));
+  return v;
+}
 // Sum over a workgroup of THREADS; `red` is LDS, one float a wave. Every thread gets the same bits. The caller
 // puts a barrier before `red` is used again.
 template<int THREADS> DEV float block_sum(float v, float* red) {

@@ -25,6 +25,20 @@ pub fn gamma(depth: usize) -> f64 {
     n / (1.0 - n)
 }
 
+/// `1 / (1 + e^-x)`.
+pub fn sigmoid(x: f64) -> f64 {
+    1.0 / (1.0 + (-x).exp())
+}
+
+/// Relative error of a sigmoid or SiLU in F32 whose argument is at most `most` in magnitude: the argument scaled for
+/// exp2 (half a place of it), exp2, sum, reciprocal, product, each good to one place.
+pub const fn sigmoid_error(most: f64) -> f64 {
+    (most + 8.0) * U32
+}
+
+/// The same for arguments up to 16.
+pub const SIGMOID: f64 = sigmoid_error(16.0);
+
 /// An expected element and how far from it is still right.
 #[derive(Debug, Clone, Copy)]
 pub struct Expected {

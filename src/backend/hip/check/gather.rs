@@ -2,7 +2,7 @@
 
 use super::super::abi::{GatherAttendArgs, KvPlanes};
 use super::Class;
-use super::bench::{Bench, Expected, U16, gamma};
+use super::bench::{Bench, Expected, U16, gamma, sigmoid};
 use super::pack::{Packed, pack};
 use super::qsa_index::layout;
 use crate::config::KvMode;
@@ -117,7 +117,7 @@ fn attend(
     (0..q.len())
         .map(|i| {
             let sum = |f: fn(f64) -> f64| weights.iter().zip(&rows).map(|(w, (_, v))| w * f(v[i] as f64)).sum::<f64>();
-            let gate = 1.0 / (1.0 + (-gate[i] as f64).exp());
+            let gate = sigmoid(gate[i] as f64);
             let largest = rows.iter().map(|(_, v)| (v[i] as f64).abs()).fold(0.0, f64::max);
             let bound = (relative * sum(f64::abs) / total + 2.0 * least * largest) * gate;
             Expected { value: sum(|x| x) / total * gate, bound }

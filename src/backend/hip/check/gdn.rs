@@ -2,7 +2,7 @@
 
 use super::super::abi::{GdnConvArgs, GdnOutputArgs, GdnPlanes, GdnSegment, GdnSlideArgs};
 use super::Class;
-use super::bench::{Bench, Expected, Output, U32, gamma};
+use super::bench::{Bench, Expected, Output, U32, gamma, sigmoid};
 use super::dense::norm_error;
 use crate::device::DeviceMemory;
 use crate::error::Result;
@@ -153,10 +153,6 @@ impl Planes {
 /// exponential, good to one unit in the last place.
 pub fn exponential(x: f64) -> f64 {
     (2.0 * x.abs() + 3.0) * U32
-}
-
-fn sigmoid(x: f64) -> f64 {
-    1.0 / (1.0 + (-x).exp())
 }
 
 /// Relative error of a sigmoid: the exponential, a sum, a reciprocal (one unit in the last place), a product.

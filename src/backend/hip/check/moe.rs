@@ -5,7 +5,7 @@ use half::bf16;
 
 use super::super::abi::{MoeDownArgs, MoeExpert, MoeGateUpArgs, MoeGroup, MoeListsArgs, MoeRouteArgs, MoeTile};
 use super::Class;
-use super::bench::{Bench, Expected, U32, gamma};
+use super::bench::{Bench, Expected, SIGMOID, U32, gamma, sigmoid};
 use crate::backend::cpu::mixture;
 use crate::config::MoeShape;
 use crate::device::DeviceMemory;
@@ -207,9 +207,6 @@ impl Weights {
     }
 }
 
-/// Relative error of a sigmoid or SiLU in F32, for arguments up to 16 (`residual.rs`).
-pub const SIGMOID: f64 = (16.0 + 8.0) * U32;
-
 /// `w · x` with the bound of its sum, and that of operands which are off by `operand` of themselves.
 pub fn product(w: &[f32], x: &[f64], depth: usize, operand: f64) -> Expected {
     let products = || w.iter().zip(x).map(|(w, x)| *w as f64 * x);
@@ -218,7 +215,7 @@ pub fn product(w: &[f32], x: &[f64], depth: usize, operand: f64) -> Expected {
 
 /// `silu(gate) · up`: the slope of SiLU is below 1.1.
 pub fn swiglu(gate: Expected, up: Expected) -> Expected {
-    let silu = gate.value / (1.0 + (-gate.value).exp());
+    let silu = gate.value * sigmoid(gate.value);
     let silu_bound = 1.1 * gate.bound + SIGMOID * silu.abs();
     let bound = silu_bound * (up.value.abs() + up.bound) + silu.abs() * up.bound;
     Expected { value: silu * up.value, bound: bound + 2.0 * U32 * (silu * up.value).abs() }

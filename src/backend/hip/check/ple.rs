@@ -2,20 +2,10 @@
 
 use super::super::abi::{PleConvArgs, PleGateArgs, PleSegment, PleSlideArgs};
 use super::Class;
-use super::bench::{Bench, Expected, Output, U32, gamma};
+use super::bench::{Bench, Expected, Output, U32, gamma, sigmoid, sigmoid_error};
 use super::dense::norm_error;
 use crate::error::Result;
 use crate::state::recurrent::slide;
-
-/// Relative error of a sigmoid or SiLU whose argument is at most `most` in magnitude: the argument scaled for exp2,
-/// exp2, sum, reciprocal, product, each good to one place.
-fn sigmoid_error(most: f64) -> f64 {
-    (most + 8.0) * U32
-}
-
-fn sigmoid(x: f64) -> f64 {
-    1.0 / (1.0 + (-x).exp())
-}
 
 /// What the gate makes of the product of key and query; it grows with it.
 fn gate_of(d: f64) -> f64 {

@@ -2,10 +2,13 @@
 
 use super::super::abi::{KvPlanes, QsaAttendArgs, QsaMergeArgs};
 use super::Class;
-use super::bench::{Bench, Expected, gamma};
-use super::qsa_index::{EXPONENTIAL, decode, encode, layout, suffix};
+use super::bench::{Bench, Expected, U32, gamma, sigmoid};
+use super::qsa_index::{decode, encode, layout, suffix};
 use crate::config::KvMode;
 use crate::error::Result;
+
+/// What an F32 exponential adds, relative.
+const EXPONENTIAL: f64 = 24.0 * U32;
 
 struct Case {
     heads: usize,
@@ -142,7 +145,7 @@ fn head_of(query: &[f32], gate: &[f32], scale: f32, rows: &[(&[f32], &[f32])]) -
     (0..query.len())
         .map(|i| {
             let sum = |f: fn(f64) -> f64| weights.iter().zip(rows).map(|(w, (_, v))| w * f(v[i] as f64)).sum::<f64>();
-            let gate = 1.0 / (1.0 + (-gate[i] as f64).exp());
+            let gate = sigmoid(gate[i] as f64);
             Expected { value: sum(|x| x) / total * gate, bound: relative * sum(f64::abs) / total * gate }
         })
         .collect()

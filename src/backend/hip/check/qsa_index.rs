@@ -392,6 +392,3 @@ pub fn select(bench: &mut Bench<'_>) -> Result<()> {
     }
     Ok(())
 }
-
-/// Error of a dot product of `dim` terms and what F32 exponentials add, relative.
-pub const EXPONENTIAL: f64 = 24.0 * U32;

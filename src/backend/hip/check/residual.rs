@@ -4,7 +4,7 @@ use half::bf16;
 
 use super::super::abi::{HyperGateArgs, HyperWriteArgs};
 use super::Class;
-use super::bench::{Bench, Expected, U32, gamma};
+use super::bench::{Bench, Expected, SIGMOID, gamma, sigmoid};
 use super::dense::norm_error;
 use crate::backend::cpu::norm;
 use crate::error::Result;
@@ -53,14 +53,6 @@ pub fn write(bench: &mut Bench<'_>) -> Result<()> {
     }
     Ok(())
 }
-
-fn sigmoid(x: f64) -> f64 {
-    1.0 / (1.0 + (-x).exp())
-}
-
-/// Relative error of a sigmoid or SiLU in F32: argument scaled for exp2 (half a place of the argument, which is at most
-/// 16 here), exp2, sum, reciprocal, product, each good to one place.
-const SIGMOID: f64 = (16.0 + 8.0) * U32;
 
 /// `x = mean_s sigmoid(up · silu(low / S))_s · normed_s`, and the injection weights.
 pub fn gate(bench: &mut Bench<'_>) -> Result<()> {
