@@ -6,6 +6,7 @@
 //! Not here: printing, exit codes (`cli`), HTTP statuses (`server`).
 
 use std::io;
+use std::time::Duration;
 
 /// What went wrong, in the terms a caller can act on.
 #[derive(Debug, thiserror::Error)]
@@ -27,6 +28,19 @@ pub enum Error {
     /// The memory plan, or a growth of the context, does not fit.
     #[error("{0}")]
     InsufficientMemory(String),
+    /// As many requests run and wait as may: a later one will be taken.
+    #[error(
+        "the engine is busy: {parallel} requests run and {queue} wait, which is as many as --parallel and --max-queue \
+         allow; try again in {} s", .retry.as_secs()
+    )]
+    Busy {
+        /// Requests that run at a time.
+        parallel: usize,
+        /// Requests that wait at a time.
+        queue: usize,
+        /// When to try again.
+        retry: Duration,
+    },
     /// A checkpoint (or one of its companion files) whose content is wrong, missing or not supported.
     #[error("{0}")]
     Model(String),
@@ -62,6 +76,25 @@ impl Error {
     /// An [`Error::Invalid`].
     pub fn invalid(message: impl Into<String>) -> Error {
         Error::Invalid(message.into())
+    }
+
+    /// The same for one more request that met it: a step that fails takes several along.
+    pub fn again(&self) -> Error {
+        match self {
+            Error::Invalid(message) => Error::Invalid(message.clone()),
+            Error::ContextLength { prompt, context } => Error::ContextLength { prompt: *prompt, context: *context },
+            Error::InsufficientMemory(message) => Error::InsufficientMemory(message.clone()),
+            Error::Busy { parallel, queue, retry } => {
+                Error::Busy { parallel: *parallel, queue: *queue, retry: *retry }
+            }
+            Error::Model(message) => Error::Model(message.clone()),
+            Error::Io { what, source } => {
+                Error::Io { what: what.clone(), source: io::Error::new(source.kind(), source.to_string()) }
+            }
+            Error::Device(message) => Error::Device(message.clone()),
+            Error::Numeric(message) => Error::Numeric(message.clone()),
+            Error::Cancelled => Error::Cancelled,
+        }
     }
 
     /// An [`Error::Model`].

@@ -52,7 +52,7 @@ impl Plan {
 
     /// Adds a part that lies in memory.
     pub fn memory(&mut self, name: impl Into<String>, bytes: usize) {
-        self.total += bytes;
+        self.total = self.total.saturating_add(bytes);
         self.parts.push(Part { name: name.into(), bytes, place: Place::Memory });
     }
 

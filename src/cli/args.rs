@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use clap::builder::{BoolishValueParser, NonEmptyStringValueParser, PossibleValuesParser};
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 
+use super::serving::ServingArgs;
 use super::values::{self, AutoKvBackend, AutoKvMode, Device};
 use crate::config::{AttentionMode, RopePrecision};
 use crate::engine::{LoadOptions, MemoryLimit, SamplingParams, quantize_types};
@@ -165,6 +166,8 @@ impl ModelArgs {
             kv_mode: self.kv_mode.chosen(),
             kv_backend: self.kv_backend.chosen(),
             prefill_chunk: self.prefill_chunk,
+            parallel: 1,
+            max_queue: 64,
             gather: self.qsa_gather == Gather::Auto,
             attention: self.attention,
             rope_precision: self.rope_precision,
@@ -367,6 +370,9 @@ pub struct InspectArgs {
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,
+    /// What the plan is for, beside the model.
+    #[command(flatten)]
+    pub serving: ServingArgs,
     /// The model.
     #[command(flatten)]
     pub model: ModelArgs,

@@ -12,6 +12,7 @@ mod inspect;
 mod quantize;
 mod run;
 mod score;
+pub mod serving;
 pub mod settings;
 mod ui;
 pub mod values;

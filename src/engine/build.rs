@@ -74,7 +74,9 @@ fn translate(options: &LoadOptions) -> Result<model::load::LoadOptions> {
         kv_mode: options.kv_mode,
         kv_backend: options.kv_backend,
         max_sequence: options.max_seq,
-        max_rows: options.prefill_chunk,
+        // Every answer has its row in a step, and a prompt one beside them.
+        max_rows: options.prefill_chunk.max(if options.parallel > 1 { options.parallel + 1 } else { 1 }),
+        sequences: options.parallel,
         attention: options.attention,
         rope: options.rope_precision,
         threads: threads(options),

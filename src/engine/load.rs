@@ -45,6 +45,10 @@ pub struct LoadOptions {
     pub kv_backend: Option<KvBackend>,
     /// Prompt tokens that one step takes, at least 1; also the rows a step is planned for.
     pub prefill_chunk: usize,
+    /// Requests that run at a time, at least 1: the memory plan counts as many contexts.
+    pub parallel: usize,
+    /// Requests that may wait beside them.
+    pub max_queue: usize,
     /// Whether a backend may gather selected keys before attention.
     pub gather: bool,
     /// Which keys a query reads.
@@ -100,6 +104,8 @@ impl Loaded {
             built.model,
             Options {
                 prefill_chunk: options.prefill_chunk,
+                parallel: options.parallel,
+                max_queue: options.max_queue,
                 memory: built.memory.clone(),
                 threads: build::threads(options),
             },

@@ -1,14 +1,16 @@
 //! Scoring: the log-probability of every token given those before it.
 //!
-//! Owns: which rows are asked for, and the sums.
+//! Owns: the rows of a score, and the sums.
 //! Always true: position 0 has no log-probability; a token's number does not depend on the chunk size.
-//! Not here: text and output (`cli::score`).
+//! Not here: the steps (`worker`), text and output (`cli::score`).
 
-use super::Cancel;
+use std::sync::mpsc::SyncSender;
+use std::time::Instant;
+
 use super::logits::{LogSoftmax, Ranked};
-use super::timeline::Timeline;
+use super::request::{Cancel, StopReason};
+use super::work::{Ending, Verdict};
 use crate::error::{Error, Result};
-use crate::model::LOGIT_ROWS;
 
 /// How to score.
 #[derive(Debug, Clone, Default)]
@@ -54,39 +56,70 @@ impl ScoreTotals {
     }
 }
 
-/// Feeds `ids` in chunks and hands every row to `on_row` in order.
-pub(super) fn score(
-    timeline: &mut dyn Timeline,
-    ids: &[u32],
-    chunk: usize,
-    top: usize,
-    on_row: &mut dyn FnMut(Row) -> Result<()>,
-) -> Result<()> {
-    let vocab = timeline.vocab();
-    timeline.restart()?;
-    let Some(&first) = ids.first() else { return Ok(()) };
-    on_row(Row { position: 0, id: first, logprob: None, top: Vec::new() })?;
-    // The last token predicts nothing that is asked for.
-    let inputs = &ids[..ids.len() - 1];
-    let mut position = 1;
-    for fed in inputs.chunks(chunk) {
-        timeline.feed(fed)?;
-        let rows: Vec<usize> = (0..fed.len()).collect();
-        for block in rows.chunks(LOGIT_ROWS) {
-            let logits = timeline.logits(block)?;
-            for row in logits.chunks_exact(vocab) {
-                let id = ids[position];
-                let softmax = LogSoftmax::of(row);
-                let logprob = softmax.log_probability(row[id as usize]);
-                if !logprob.is_finite() {
-                    return Err(Error::Numeric(format!(
-                        "token {position} (id {id}) has log-probability {logprob}: its logits are not finite"
-                    )));
-                }
-                on_row(Row { position, id, logprob: Some(logprob), top: softmax.top(row, top) })?;
-                position += 1;
-            }
+/// A text while it is scored.
+pub(super) struct Scoring {
+    options: ScoreOptions,
+    /// Bounded: a reader that is slower than the model must not pile up rows. A full one makes the engine wait, which
+    /// is why scoring is for programs that score alone.
+    rows: SyncSender<Result<Row>>,
+    submitted: Instant,
+    /// Position whose row comes next.
+    position: usize,
+}
+
+impl Scoring {
+    pub fn new(options: ScoreOptions, rows: SyncSender<Result<Row>>) -> Scoring {
+        Scoring { options, rows, submitted: Instant::now(), position: 0 }
+    }
+
+    pub fn cancelled(&self) -> bool {
+        self.options.cancel.is_cancelled()
+    }
+    pub fn submitted(&self) -> Instant {
+        self.submitted
+    }
+
+    /// Tokens it takes of one step.
+    pub fn chunk(&self) -> usize {
+        if self.options.chunk == 0 { usize::MAX } else { self.options.chunk }
+    }
+
+    /// The first token has no predecessor.
+    pub fn begin(&mut self, ids: &[u32]) -> Verdict {
+        self.say(Row { position: 0, id: ids[0], logprob: None, top: Vec::new() }, ids.len())
+    }
+
+    /// `logits` `[vocab]` are those before the next position.
+    pub fn take(&mut self, logits: &[f32], ids: &[u32]) -> Verdict {
+        let (position, id) = (self.position, ids[self.position]);
+        let softmax = LogSoftmax::of(logits);
+        let logprob = softmax.log_probability(logits[id as usize]);
+        if !logprob.is_finite() {
+            return Verdict::End(Ending::Failed(Error::Numeric(format!(
+                "token {position} (id {id}) has log-probability {logprob}: its logits are not finite"
+            ))));
+        }
+        let top = softmax.top(logits, self.options.top);
+        self.say(Row { position, id, logprob: Some(logprob), top }, ids.len())
+    }
+
+    fn say(&mut self, row: Row, total: usize) -> Verdict {
+        self.position = row.position + 1;
+        match self.rows.send(Ok(row)) {
+            Err(_) => Verdict::End(Ending::Gone),
+            Ok(()) if self.position == total => Verdict::End(Ending::Finished(StopReason::Length)),
+            Ok(()) => Verdict::Continue,
         }
     }
-    Ok(())
+
+    /// The rows end where the sender goes; an error is said before.
+    pub fn finish(self, ending: Ending) {
+        let error = match ending {
+            Ending::Finished(StopReason::Cancelled) => Error::Cancelled,
+            Ending::Failed(error) => error,
+            Ending::Finished(_) | Ending::Gone => return,
+        };
+        // Whoever went away needs no answer.
+        let _ = self.rows.send(Err(error));
+    }
 }

@@ -1,166 +1,265 @@
-//! The engine's thread: takes one job after another and runs it on the model.
+//! The engine's thread: owns the model, keeps the slots and runs one step after another.
 //!
-//! Owns: the order of steps of one request (prefill in chunks, then a token a step) and when to stop.
-//! Always true: before every step it is asked whether anyone still wants the result; a failed job leaves the thread
-//! ready for the next one.
-//! Not here: checks of a request (`Engine::submit`), how a token is chosen (`sampler`).
+//! Owns: the order of a step: intake, cancellations, admission, rows, model, logits.
+//! Always true: before every step it is asked who still wants a result; a request that fails, for want of memory or by
+//! an error, fails alone, and its slot is clean for the next one; a step that fails takes only its own rows' requests
+//! along.
+//! Not here: checks of a request (`Engine::submit`), who gets which rows (`scheduler`), what a row of logits means
+//! (`work`).
 
+use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::mpsc::{Receiver, Sender, SyncSender};
-use std::time::Instant;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, TryRecvError};
 
-use super::logits::LogSoftmax;
-use super::sampler::Sampler;
-use super::score::{Row, ScoreOptions, score};
-use super::timeline::Timeline;
-use super::{Cancel, Done, Event, MemoryProbe, Options, Request, StopReason, Token, Usage};
+use super::counters::{Board, SlotStatus};
+use super::request::{Cancel, StopReason};
+use super::scheduler::{Limits, Seen, Share, next_step};
+use super::work::{Ending, Verdict, Work};
+use super::{MemoryProbe, Options};
 use crate::error::{Error, Result};
+use crate::model::{Feed, LOGIT_ROWS, LanguageModel};
+use crate::state::Sequence;
 
-/// Work for the thread.
-pub(super) enum Job {
-    /// Generate; the ids are known to be good.
-    Generate { request: Request, events: Sender<Event>, stop: Cancel, submitted: Instant },
-    /// Score; the ids are known to be good.
-    Score { ids: Vec<u32>, options: ScoreOptions, rows: SyncSender<Result<Row>> },
+/// One sequence's place, with the request that uses it.
+#[derive(Default)]
+struct Slot {
+    /// Kept between requests: the addresses of a dropped one would be retired.
+    sequence: Option<Sequence>,
+    work: Option<Work>,
+    /// The step it was last served in.
+    served: u64,
+    /// Request that it last worked for.
+    request: u64,
+}
+
+impl Slot {
+    fn held(&self) -> usize {
+        self.sequence.as_ref().map_or(0, Sequence::len)
+    }
+
+    fn seen(&self, number: usize) -> Option<Seen> {
+        self.work.as_ref().map(|work| work.seen(number, self.held(), self.served))
+    }
+
+    fn status(&self) -> SlotStatus {
+        let (activity, generated) = self.work.as_ref().map(Work::activity).unwrap_or_default();
+        let prompt = self.work.as_ref().map_or(0, Work::prompt);
+        SlotStatus { activity, request: self.request, prompt, generated, held: self.held() }
+    }
 }
 
 /// The thread's state.
 pub(super) struct Worker {
-    timeline: Box<dyn Timeline>,
-    chunk: usize,
+    model: Box<dyn LanguageModel>,
+    limits: Limits,
+    slots: Vec<Slot>,
+    queue: VecDeque<Work>,
+    board: Arc<Board>,
     memory: MemoryProbe,
     stop: Cancel,
-}
-
-/// Why a request ended early without an error.
-enum Halt {
-    /// Somebody asked; the stream is told.
-    Cancelled,
-    /// Nobody listens any more.
-    Dropped,
-    Failed(Error),
-}
-
-impl From<Error> for Halt {
-    fn from(error: Error) -> Halt {
-        Halt::Failed(error)
-    }
+    steps: u64,
 }
 
 impl Worker {
     /// `stop` ends everything.
-    pub(super) fn new(timeline: Box<dyn Timeline>, options: Options, stop: Cancel) -> Worker {
-        let rows = timeline.max_rows().max(1);
-        let chunk = if options.prefill_chunk == 0 { rows } else { options.prefill_chunk.min(rows) };
-        Worker { timeline, chunk, memory: options.memory, stop }
+    pub fn new(
+        model: Box<dyn LanguageModel>,
+        limits: Limits,
+        options: Options,
+        board: Arc<Board>,
+        stop: Cancel,
+    ) -> Worker {
+        let slots = (0..limits.parallel).map(|_| Slot::default()).collect();
+        Worker { model, limits, slots, queue: VecDeque::new(), board, memory: options.memory, stop, steps: 0 }
     }
 
-    /// Until every sender is gone.
-    pub(super) fn run(mut self, jobs: Receiver<Job>) {
-        for job in jobs {
-            // A panic would be our bug. The job that met it fails, and the next one starts from a fresh sequence.
-            let outcome = catch_unwind(AssertUnwindSafe(|| match job {
-                Job::Generate { request, events, stop, submitted } => {
-                    self.generate(&request, &events, &stop, submitted)
+    /// Until every sender is gone and nothing is left to do.
+    pub fn run(mut self, jobs: Receiver<Work>) {
+        while self.take_in(&jobs) {
+            self.drop_cancelled();
+            self.admit();
+            self.step();
+            self.board.step_ended(self.slots.iter().map(Slot::status));
+        }
+    }
+
+    /// Takes what has come; waits for it only if there is nothing else to do. `false`: nothing will come any more.
+    fn take_in(&mut self, jobs: &Receiver<Work>) -> bool {
+        let mut busy = !self.queue.is_empty() || self.slots.iter().any(|slot| slot.work.is_some());
+        loop {
+            let next = if busy { jobs.try_recv() } else { jobs.recv().map_err(|_| TryRecvError::Disconnected) };
+            match next {
+                Ok(work) => self.queue.push_back(work),
+                Err(TryRecvError::Empty) => return true,
+                Err(TryRecvError::Disconnected) => return busy,
+            }
+            busy = true;
+        }
+    }
+
+    fn drop_cancelled(&mut self) {
+        let all = self.stop.is_cancelled();
+        for slot in 0..self.slots.len() {
+            if self.slots[slot].work.as_ref().is_some_and(|work| all || work.cancelled()) {
+                self.end(slot, Ending::Finished(StopReason::Cancelled));
+            }
+        }
+        let (gone, kept): (VecDeque<Work>, _) = self.queue.drain(..).partition(|work| all || work.cancelled());
+        self.queue = kept;
+        for work in gone {
+            self.leave(work, false, Ending::Finished(StopReason::Cancelled));
+        }
+    }
+
+    fn admit(&mut self) {
+        while let Some(slot) = self.slots.iter().position(|slot| slot.work.is_none()) {
+            let Some(mut work) = self.queue.pop_front() else { return };
+            self.board.began(work.prompt());
+            let begun = work.begin(self.model.max_sequence());
+            self.slots[slot].request = work.number;
+            let tokens = work.prompt();
+            self.slots[slot].work = Some(work);
+            self.obey(slot, begun);
+            if self.slots[slot].work.is_some()
+                && let Err(error) = self.prepare(slot, tokens)
+            {
+                self.end(slot, Ending::Failed(error));
+            }
+        }
+    }
+
+    /// Gives a slot an empty state with room for a prompt.
+    fn prepare(&mut self, slot: usize, tokens: usize) -> Result<()> {
+        if let Some(sequence) = &mut self.slots[slot].sequence {
+            sequence.reset();
+        }
+        self.make_room(slot, tokens)
+    }
+
+    /// Room for `tokens` in a slot's state, at the cost of idle ones.
+    fn make_room(&mut self, slot: usize, tokens: usize) -> Result<()> {
+        loop {
+            let sequence = &mut self.slots[slot].sequence;
+            let grown = match sequence {
+                Some(sequence) => sequence.ensure(tokens),
+                None => self.model.new_sequence().and_then(|new| sequence.insert(new).ensure(tokens)),
+            };
+            match grown {
+                Err(Error::InsufficientMemory(message)) if self.shed() => {
+                    tracing::debug!(slot, tokens, "gave an idle state up: {message}");
                 }
-                Job::Score { ids, options, rows } => self.score(&ids, &options, &rows),
-            }));
-            if outcome.is_err() {
-                tracing::error!("a request met a bug in the engine; the message above says where");
+                grown => return grown,
             }
         }
     }
 
-    fn generate(&mut self, request: &Request, events: &Sender<Event>, stop: &Cancel, submitted: Instant) {
-        let mut usage = Usage { prompt: request.ids.len(), queued: submitted.elapsed(), ..Usage::default() };
-        let reason = match self.answer(request, events, stop, submitted, &mut usage) {
-            Ok(reason) => Ok(reason),
-            Err(Halt::Cancelled) => Ok(StopReason::Cancelled),
-            Err(Halt::Failed(error)) => Err(error),
-            Err(Halt::Dropped) => return,
-        };
-        let last = match reason {
-            Ok(reason) => Event::Done(Done { reason, usage, memory: (self.memory)() }),
-            Err(error) => Event::Failed(error),
-        };
-        // A receiver that has just gone needs no last word.
-        let _ = events.send(last);
+    /// Gives memory of the idle slot that was served longest ago back to the system. `false`: there is none.
+    fn shed(&mut self) -> bool {
+        let idle = self.slots.iter_mut().filter(|slot| slot.work.is_none() && slot.sequence.is_some());
+        idle.min_by_key(|slot| slot.served).and_then(|slot| slot.sequence.take()).is_some()
     }
 
-    fn answer(
-        &mut self,
-        request: &Request,
-        events: &Sender<Event>,
-        stop: &Cancel,
-        submitted: Instant,
-        usage: &mut Usage,
-    ) -> Result<StopReason, Halt> {
-        let say = |event| events.send(event).map_err(|_| Halt::Dropped);
-        let wanted = || match [&request.cancel, stop, &self.stop].iter().any(|flag| flag.is_cancelled()) {
-            true => Err(Halt::Cancelled),
-            false => Ok(()),
-        };
-        let total = request.ids.len();
-        let timeline = &mut self.timeline;
-        let started = Instant::now();
-        say(Event::Prefill { done: 0, total })?;
-        wanted()?;
-        timeline.restart()?;
-        let mut done = 0;
-        let mut row = 0;
-        for ids in request.ids.chunks(self.chunk) {
-            wanted()?;
-            timeline.feed(ids)?;
-            row = ids.len() - 1;
-            done += ids.len();
-            usage.prefill = started.elapsed();
-            say(Event::Prefill { done, total })?;
-        }
-
-        let mut sampler = Sampler::new(request.params.clone(), &request.ids);
-        let limit = request.max_tokens.unwrap_or(usize::MAX).min(timeline.max_sequence() - total);
-        let decoding = Instant::now();
-        while usage.generated < limit {
-            wanted()?;
-            let logits = timeline.logits(&[row])?;
-            let id = sampler.sample(logits)?;
-            usage.decode = decoding.elapsed();
-            if request.stop_ids.contains(&id) {
-                return Ok(StopReason::Stop);
+    fn step(&mut self) {
+        let seen: Vec<Seen> = self.slots.iter().enumerate().filter_map(|(i, slot)| slot.seen(i)).collect();
+        let mut shares = next_step(&seen, self.limits);
+        // The order of the slots, which is the order in which they can be borrowed together.
+        shares.sort_by_key(|share| share.slot);
+        shares.retain(|share| match self.make_room(share.slot, self.slots[share.slot].held() + share.rows) {
+            Ok(()) => true,
+            Err(error) => {
+                self.end(share.slot, Ending::Failed(error));
+                false
             }
-            let mut token = Token { id, logprob: None, top: Vec::new() };
-            if let Some(count) = request.logprobs {
-                let softmax = LogSoftmax::of(logits);
-                token.logprob = Some(softmax.log_probability(logits[id as usize]));
-                token.top = softmax.top(logits, count);
-            }
-            if usage.generated == 0 {
-                usage.first_token = submitted.elapsed();
-            }
-            usage.generated += 1;
-            say(Event::Token(token))?;
-            if usage.generated < limit {
-                wanted()?;
-                timeline.feed(&[id])?;
-                usage.steps += 1;
-                row = 0;
-            }
-        }
-        Ok(StopReason::Length)
-    }
-
-    fn score(&mut self, ids: &[u32], options: &ScoreOptions, rows: &SyncSender<Result<Row>>) {
-        let chunk = if options.chunk == 0 { self.chunk } else { options.chunk.min(self.timeline.max_rows().max(1)) };
-        let stop = |cancel: &Cancel| cancel.is_cancelled();
-        let result = score(&mut *self.timeline, ids, chunk, options.top, &mut |row| {
-            if stop(&self.stop) || stop(&options.cancel) {
-                return Err(Error::Cancelled);
-            }
-            rows.send(Ok(row)).map_err(|_| Error::Cancelled)
         });
-        if let Err(error) = result {
-            // Whoever went away needs no answer.
-            let _ = rows.send(Err(error));
+        if shares.is_empty() {
+            return;
         }
+        self.steps += 1;
+        let reads = |share: &&Share| seen.iter().any(|seen| seen.slot == share.slot && seen.reads);
+        let rows = |shares: &mut dyn Iterator<Item = &Share>| shares.map(|share| share.rows).sum();
+        self.board.step_begins(rows(&mut shares.iter()), rows(&mut shares.iter().filter(reads)));
+        // A panic would be our bug. The requests that met it fail, the others go on.
+        let failure = match catch_unwind(AssertUnwindSafe(|| self.compute(&shares))) {
+            Ok(Ok(())) => return,
+            Ok(Err(error)) => error,
+            Err(_) => Error::model(
+                "the request met a bug in the engine: the log says where; please report it with the prompt",
+            ),
+        };
+        for share in &shares {
+            if let Some(sequence) = &mut self.slots[share.slot].sequence {
+                sequence.reset();
+            }
+            self.end(share.slot, Ending::Failed(failure.again()));
+        }
+    }
+
+    /// Feeds every share, then hands out the logits of the rows that their requests want.
+    fn compute(&mut self, shares: &[Share]) -> Result<()> {
+        let mut feeds = Vec::with_capacity(shares.len());
+        let mut rest = shares.iter().peekable();
+        for (number, slot) in self.slots.iter_mut().enumerate() {
+            let Some(share) = rest.next_if(|share| share.slot == number) else { continue };
+            let (Some(sequence), Some(work)) = (&mut slot.sequence, &slot.work) else { continue };
+            slot.served = self.steps;
+            feeds.push(Feed { ids: work.next(sequence.len(), share.rows), sequence });
+        }
+        self.model.forward(&mut feeds)?;
+
+        let mut wanted = Vec::new();
+        let mut first = 0;
+        for share in shares {
+            first += share.rows;
+            let held = self.slots[share.slot].held();
+            let Some(work) = &mut self.slots[share.slot].work else { continue };
+            let (rows, verdict) = work.stepped(held, share.rows);
+            wanted.extend((first - rows..first).map(|row| (share.slot, row)));
+            self.obey(share.slot, verdict);
+        }
+        wanted.chunks(LOGIT_ROWS).for_each(|block| self.take_logits(block));
+        Ok(())
+    }
+
+    /// Hands rows of logits to their slots. Rows of one slot come in order, and what is left of them once a request has
+    /// ended is ignored.
+    fn take_logits(&mut self, wanted: &[(usize, usize)]) {
+        let rows: Vec<usize> = wanted.iter().map(|(_, row)| *row).collect();
+        let vocab = self.model.shape().vocab;
+        let mut verdicts = Vec::with_capacity(wanted.len());
+        match self.model.logits(&rows) {
+            Ok(logits) => {
+                for ((slot, _), logits) in wanted.iter().zip(logits.chunks_exact(vocab)) {
+                    let Some(work) = &mut self.slots[*slot].work else { continue };
+                    if !verdicts.iter().any(|(ended, _)| ended == slot)
+                        && let Verdict::End(ending) = work.take(logits)
+                    {
+                        verdicts.push((*slot, ending));
+                    }
+                }
+            }
+            // One row's numbers are damaged: the others must not suffer for it.
+            Err(_) if wanted.len() > 1 => return wanted.iter().for_each(|one| self.take_logits(&[*one])),
+            Err(error) => verdicts.extend(wanted.iter().map(|(slot, _)| (*slot, Ending::Failed(error.again())))),
+        }
+        verdicts.into_iter().for_each(|(slot, ending)| self.end(slot, ending));
+    }
+
+    fn obey(&mut self, slot: usize, verdict: Verdict) {
+        if let Verdict::End(ending) = verdict {
+            self.end(slot, ending);
+        }
+    }
+
+    fn end(&mut self, slot: usize, ending: Ending) {
+        if let Some(work) = self.slots[slot].work.take() {
+            self.leave(work, true, ending);
+        }
+    }
+
+    fn leave(&self, work: Work, ran: bool, ending: Ending) {
+        // First the books, then the last word: whoever hears it may ask again at once.
+        self.board.left(ran, work.outcome(&ending), work.submitted().elapsed());
+        work.finish(ending, &self.memory);
     }
 }

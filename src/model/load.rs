@@ -35,6 +35,8 @@ pub struct LoadOptions {
     pub rope: RopePrecision,
     /// Threads that the CPU backend shares its work among.
     pub threads: usize,
+    /// Sequences that exist at a time: the plan counts as many.
+    pub sequences: usize,
     /// Rows of a step that can be taken back.
     pub rewind_rows: usize,
     /// Whether to load the MTP head, if there is one.
@@ -65,6 +67,7 @@ impl Default for LoadOptions {
             attention: AttentionMode::Sparse,
             rope: RopePrecision::F32,
             threads: 1,
+            sequences: 1,
             rewind_rows: 0,
             mtp: false,
             memory_limit: None,
@@ -139,8 +142,11 @@ pub fn plan(opened: &Opened, options: &LoadOptions) -> Result<Plan> {
         plan.memory("MTP head", weights.mtp);
     }
     plan.memory("n-gram rows in memory", weights.table.min(ngram::RESIDENT_BYTES));
-    plan.memory("keys, values, index keys", layout.context_bytes(layout.max_sequence));
-    plan.memory("recurrent state", layout.recurrent.bytes());
+    // Saturating: a context that no machine holds is refused by the limit, not by an overflow.
+    let sequences = |bytes: usize| bytes.saturating_mul(options.sequences);
+    let times = if options.sequences > 1 { format!(" x {}", options.sequences) } else { String::new() };
+    plan.memory(format!("keys, values, index keys{times}"), sequences(layout.context_bytes(layout.max_sequence)));
+    plan.memory(format!("recurrent state{times}"), sequences(layout.recurrent.bytes()));
     plan.memory("activations", Model::<Cpu>::buffer_bytes(shape, backend.max_rows, options.mtp));
     plan.memory("operation scratch", Cpu::scratch_bytes(shape, &backend));
     plan.memory("program and tokenizer", PROGRAM_BYTES + shape.vocab * TOKENIZER_BYTES);

@@ -1,0 +1,29 @@
+//! Options of an engine that several requests share: how many run, how many wait.
+//!
+//! Owns: the group of options, and their way into a load.
+//! Always true: the defaults are what a verb without the group does.
+//! Not here: the server's own options (`args`).
+
+use clap::Args;
+
+use super::values;
+use crate::engine::LoadOptions;
+
+/// How requests share the engine.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Requests")]
+pub struct ServingArgs {
+    /// Requests that run at a time; the memory plan counts a whole context for each
+    #[arg(long, default_value = "1", value_name = "N", value_parser = values::positive_size)]
+    pub parallel: usize,
+    /// Requests that may wait beside them; one more is turned away
+    #[arg(long, default_value = "64", value_name = "N", value_parser = values::size)]
+    pub max_queue: usize,
+}
+
+impl ServingArgs {
+    /// Puts the choices into a load.
+    pub fn apply(&self, options: LoadOptions) -> LoadOptions {
+        LoadOptions { parallel: self.parallel, max_queue: self.max_queue, ..options }
+    }
+}

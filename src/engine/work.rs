@@ -1,0 +1,140 @@
+//! What a slot works on: an answer, or the score of a text. The worker treats both alike.
+//!
+//! Owns: the ids of a request (prompt, then answer) as the step wants them.
+//! Always true: the state of a slot holds a prefix of its work's ids; what is missing is what the next steps feed.
+//! Not here: what happens with a row of logits (`answer`, `score`).
+
+use std::time::Instant;
+
+use super::answer::Answer;
+use super::counters::{Activity, End};
+use super::request::StopReason;
+use super::score::Scoring;
+use super::{MemoryProbe, scheduler::Seen};
+use crate::error::Error;
+
+/// Whether a request goes on.
+pub(super) enum Verdict {
+    Continue,
+    End(Ending),
+}
+
+/// How a request ends.
+pub(super) enum Ending {
+    Finished(StopReason),
+    Failed(Error),
+    /// Nobody listens any more.
+    Gone,
+}
+
+/// The task behind the ids.
+pub(super) enum Task {
+    Answer(Answer),
+    Score(Scoring),
+}
+
+/// A request, waiting or in a slot.
+pub(super) struct Work {
+    /// Its number since the start.
+    pub number: u64,
+    /// Prompt and answer.
+    ids: Vec<u32>,
+    /// Ids of the prompt.
+    prompt: usize,
+    task: Task,
+}
+
+impl Work {
+    pub fn new(number: u64, ids: Vec<u32>, task: Task) -> Work {
+        Work { number, prompt: ids.len(), ids, task }
+    }
+
+    pub fn prompt(&self) -> usize {
+        self.prompt
+    }
+
+    /// Somebody asked it to stop.
+    pub fn cancelled(&self) -> bool {
+        match &self.task {
+            Task::Answer(answer) => answer.cancelled(),
+            Task::Score(scoring) => scoring.cancelled(),
+        }
+    }
+
+    pub fn submitted(&self) -> Instant {
+        match &self.task {
+            Task::Answer(answer) => answer.submitted(),
+            Task::Score(scoring) => scoring.submitted(),
+        }
+    }
+
+    /// What it does, and how many tokens it has generated.
+    pub fn activity(&self) -> (Activity, usize) {
+        match &self.task {
+            Task::Answer(answer) if answer.reads() => (Activity::Reading, 0),
+            Task::Answer(answer) => (Activity::Answering, answer.generated()),
+            Task::Score(_) => (Activity::Scoring, 0),
+        }
+    }
+
+    /// It has got a slot of a model that holds `context` tokens.
+    pub fn begin(&mut self, context: usize) -> Verdict {
+        match &mut self.task {
+            Task::Answer(answer) => answer.begin(context),
+            Task::Score(scoring) => scoring.begin(&self.ids),
+        }
+    }
+
+    /// As the scheduler sees it, with `held` ids in the state of `slot`.
+    pub fn seen(&self, slot: usize, held: usize, served: u64) -> Seen {
+        let (end, reads, most) = match &self.task {
+            Task::Answer(answer) => (self.ids.len(), answer.reads(), usize::MAX),
+            // The last token predicts nothing that is asked for.
+            Task::Score(scoring) => (self.ids.len() - 1, true, scoring.chunk()),
+        };
+        Seen { slot, ready: end - held, reads, most, served }
+    }
+
+    /// The next `rows` ids to feed to a state that holds `held`.
+    pub fn next(&self, held: usize, rows: usize) -> &[u32] {
+        &self.ids[held..held + rows]
+    }
+
+    /// A step has fed `rows` ids, so that the state holds `held` now. Says of how many of them, counted from the last,
+    /// [`Work::take`] wants the logits.
+    pub fn stepped(&mut self, held: usize, rows: usize) -> (usize, Verdict) {
+        match &mut self.task {
+            Task::Answer(answer) => {
+                let (wanted, verdict) = answer.stepped(held);
+                (usize::from(wanted), verdict)
+            }
+            Task::Score(_) => (rows, Verdict::Continue),
+        }
+    }
+
+    /// The logits `[vocab]` of the next row that it wanted.
+    pub fn take(&mut self, logits: &[f32]) -> Verdict {
+        match &mut self.task {
+            Task::Answer(answer) => answer.take(logits, &mut self.ids),
+            Task::Score(scoring) => scoring.take(logits, &self.ids),
+        }
+    }
+
+    /// What an ending means for the totals.
+    pub fn outcome(&self, ending: &Ending) -> End {
+        match (ending, &self.task) {
+            (Ending::Finished(reason), Task::Answer(answer)) => End::Answered(*reason, answer.generated()),
+            (Ending::Finished(reason), Task::Score(_)) => End::Answered(*reason, 0),
+            (Ending::Failed(_), _) => End::Failed,
+            (Ending::Gone, _) => End::Gone,
+        }
+    }
+
+    /// Says the last word.
+    pub fn finish(self, ending: Ending, memory: &MemoryProbe) {
+        match self.task {
+            Task::Answer(answer) => answer.finish(ending, memory),
+            Task::Score(scoring) => scoring.finish(ending),
+        }
+    }
+}
