@@ -45,8 +45,8 @@ fn a_run_stays_within_two_per_cent_of_its_plan() {
     let text: String = ids.iter().map(|id| format!("{} ", id.as_bytes()[0] as char)).collect::<String>();
     std::fs::write(&prompt, &text[..2000]).unwrap();
     for backend in ["vmm", "legacy"] {
-        let (plan, _) =
-            hipfire(&["inspect", "--plan", "--json", "-m", model, "--kv-backend", backend, "--threads", "2"]);
+        let plan = ["inspect", "--plan", "--json", "-m", model, "--kv-backend", backend, "--threads", "2"];
+        let (plan, _) = hipfire(&[&plan[..], &["--cache-memory", "0"]].concat());
         let plan: Value = serde_json::from_str(&plan).unwrap();
         let planned = plan["total"].as_f64().unwrap();
         let (answer, _) = hipfire(&[

@@ -168,6 +168,7 @@ impl ModelArgs {
             prefill_chunk: self.prefill_chunk,
             parallel: 1,
             max_queue: 64,
+            cache_memory: 0,
             gather: self.qsa_gather == Gather::Auto,
             attention: self.attention,
             rope_precision: self.rope_precision,

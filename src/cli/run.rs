@@ -36,6 +36,7 @@ pub fn run(args: &RunArgs, settings: &[Setting], ui: Ui) -> Result<(), Failure> 
         params,
         stop_ids: loaded.text.stop_ids.clone(),
         logprobs: None,
+        constraint: None,
         cancel,
     };
     let options = TextOptions { stops: args.stop.clone(), tools: Vec::new() };

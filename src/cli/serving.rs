@@ -1,7 +1,7 @@
 //! Options of an engine that several requests share: how many run, how many wait.
 //!
 //! Owns: the group of options, and their way into a load.
-//! Always true: the defaults are what a verb without the group does.
+//! Always true: a verb without the group runs one request at a time and keeps none.
 //! Not here: the server's own options (`args`).
 
 use clap::Args;
@@ -19,11 +19,15 @@ pub struct ServingArgs {
     /// Requests that may wait beside them; one more is turned away
     #[arg(long, default_value = "64", value_name = "N", value_parser = values::size)]
     pub max_queue: usize,
+    /// Memory for earlier requests, so that a prompt that begins like one is not read again from its beginning
+    #[arg(long, default_value = "1G", value_name = "SIZE", value_parser = values::size)]
+    pub cache_memory: usize,
 }
 
 impl ServingArgs {
     /// Puts the choices into a load.
     pub fn apply(&self, options: LoadOptions) -> LoadOptions {
-        LoadOptions { parallel: self.parallel, max_queue: self.max_queue, ..options }
+        let ServingArgs { parallel, max_queue, cache_memory, .. } = *self;
+        LoadOptions { parallel, max_queue, cache_memory, ..options }
     }
 }

@@ -8,10 +8,12 @@ use std::sync::mpsc::Sender;
 use std::time::Instant;
 
 use super::MemoryProbe;
+use super::constrain::Constrained;
 use super::logits::LogSoftmax;
 use super::request::{Cancel, Done, Event, Request, StopReason, Token, Usage};
 use super::sampler::Sampler;
 use super::work::{Ending, Verdict};
+use crate::error::Result;
 
 /// An answer in a slot.
 pub(super) struct Answer {
@@ -20,6 +22,7 @@ pub(super) struct Answer {
     /// Set by the stream's holder, or by its end.
     stop: Cancel,
     sampler: Sampler,
+    constrained: Option<Constrained>,
     /// The most tokens it may get.
     limit: usize,
     submitted: Instant,
@@ -28,12 +31,20 @@ pub(super) struct Answer {
     usage: Usage,
 }
 
+/// A token that was drawn, and whether the grammar allows nothing behind it.
+struct Drawn {
+    id: u32,
+    ended: bool,
+}
+
 impl Answer {
-    pub fn new(request: Request, events: Sender<Event>, stop: Cancel, submitted: Instant) -> Answer {
+    /// An answer to a checked request, whose grammar was compiled.
+    pub fn new(request: Request, constrained: Option<Constrained>, events: Sender<Event>, stop: Cancel) -> Answer {
         let usage = Usage { prompt: request.ids.len(), ..Usage::default() };
         let sampler = Sampler::new(request.params.clone(), &request.ids);
-        let started = Instant::now();
-        Answer { request, events, stop, sampler, limit: 0, submitted, started, read: None, usage }
+        let now = Instant::now();
+        let (submitted, started) = (now, now);
+        Answer { request, events, stop, sampler, constrained, limit: 0, submitted, started, read: None, usage }
     }
 
     pub fn cancelled(&self) -> bool {
@@ -49,13 +60,14 @@ impl Answer {
         self.read.is_none()
     }
 
-    /// It has got a slot of a model that holds `context` tokens.
-    pub fn begin(&mut self, context: usize) -> Verdict {
+    /// It has got a slot of a model that holds `context` tokens; `cached` of the prompt need no reading.
+    pub fn begin(&mut self, context: usize, cached: usize) -> Verdict {
         let prompt = self.usage.prompt;
         self.started = Instant::now();
         self.usage.queued = self.started - self.submitted;
         self.limit = self.request.max_tokens.unwrap_or(usize::MAX).min(context - prompt);
-        self.say(Event::Prefill { done: 0, total: prompt })
+        self.usage.cached = cached;
+        self.say(Event::Prefill { done: cached, total: prompt })
     }
 
     /// The first `held` of its tokens are in the state now. Says whether the row of the last one is wanted.
@@ -78,10 +90,22 @@ impl Answer {
 
     /// Draws the next token from its row of `logits` `[vocab]` and appends it to `ids`.
     pub fn take(&mut self, logits: &[f32], ids: &mut Vec<u32>) -> Verdict {
-        let id = match self.sampler.sample(logits) {
-            Ok(id) => id,
-            Err(error) => return Verdict::End(Ending::Failed(error)),
+        match self.draw(logits) {
+            Ok(Drawn { id, ended }) => self.give(id, ended, logits, ids),
+            Err(error) => Verdict::End(Ending::Failed(error)),
+        }
+    }
+
+    fn draw(&mut self, logits: &[f32]) -> Result<Drawn> {
+        let Some(constrained) = &mut self.constrained else {
+            return Ok(Drawn { id: self.sampler.sample(logits)?, ended: false });
         };
+        let id = self.sampler.sample(constrained.mask(logits, &self.request.stop_ids)?)?;
+        let ended = !self.request.stop_ids.contains(&id) && constrained.take(id)?;
+        Ok(Drawn { id, ended })
+    }
+
+    fn give(&mut self, id: u32, ended: bool, logits: &[f32], ids: &mut Vec<u32>) -> Verdict {
         self.usage.decode = self.read.map(|read| read.elapsed()).unwrap_or_default();
         if self.request.stop_ids.contains(&id) {
             return Verdict::End(Ending::Finished(StopReason::Stop));
@@ -98,6 +122,7 @@ impl Answer {
         self.usage.generated += 1;
         ids.push(id);
         match self.say(Event::Token(token)) {
+            Verdict::Continue if ended => Verdict::End(Ending::Finished(StopReason::Stop)),
             Verdict::Continue if self.usage.generated == self.limit => {
                 Verdict::End(Ending::Finished(StopReason::Length))
             }

@@ -77,6 +77,7 @@ fn translate(options: &LoadOptions) -> Result<model::load::LoadOptions> {
         // Every answer has its row in a step, and a prompt one beside them.
         max_rows: options.prefill_chunk.max(if options.parallel > 1 { options.parallel + 1 } else { 1 }),
         sequences: options.parallel,
+        kept_bytes: options.cache_memory,
         attention: options.attention,
         rope: options.rope_precision,
         threads: threads(options),

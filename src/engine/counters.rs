@@ -27,6 +27,8 @@ pub struct Status {
     pub running: usize,
     /// How long the step that runs now has been running; `None` between steps. A watchdog looks at it.
     pub in_step: Option<Duration>,
+    /// What is kept of earlier requests.
+    pub cache: CacheStatus,
     /// One entry a slot.
     pub slots: Vec<SlotStatus>,
     /// Sums since the start.
@@ -57,10 +59,23 @@ pub struct SlotStatus {
     pub request: u64,
     /// Tokens of the prompt.
     pub prompt: usize,
+    /// Tokens of the prompt that were known.
+    pub cached: usize,
     /// Tokens of the answer so far.
     pub generated: usize,
     /// Tokens its state holds now, from this request or an earlier one.
     pub held: usize,
+}
+
+/// What is kept of earlier requests, beside the slots' own states.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+pub struct CacheStatus {
+    /// Bytes it may take.
+    pub limit: usize,
+    /// Bytes it takes: sequences put aside, and the moments of the slots.
+    pub bytes: usize,
+    /// Sequences put aside.
+    pub stored: usize,
 }
 
 /// Sums since the engine started.
@@ -80,7 +95,11 @@ pub struct Totals {
     pub failed: u64,
     /// Prompt tokens of all requests that began.
     pub prompt_tokens: u64,
-    /// Prompt tokens that were read; the others were known already.
+    /// Prompt tokens that were known already.
+    pub cached_tokens: u64,
+    /// Answers whose prompt's beginning was known.
+    pub prefix_hits: u64,
+    /// Prompt tokens that were read.
     pub prefill_tokens: u64,
     /// Tokens generated.
     pub generated_tokens: u64,
@@ -120,26 +139,28 @@ impl Board {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes a request in and numbers it, or says that the engine is full.
-    pub fn enter(&self) -> Result<u64> {
+    /// Takes `count` requests in, all or none, and numbers them from what is returned; or says that the engine is full.
+    pub fn enter(&self, count: usize) -> Result<u64> {
         let mut inner = self.inner();
-        if !admits(inner.inside, self.limits) {
-            inner.status.totals.refused += 1;
+        if !admits(inner.inside, count, self.limits) {
+            inner.status.totals.refused += count as u64;
             let Limits { parallel, queue, .. } = self.limits;
             return Err(Error::Busy { parallel, queue, retry: retry_after(parallel, inner.typical) });
         }
-        inner.inside += 1;
-        inner.status.waiting += 1;
-        inner.status.totals.requests += 1;
-        Ok(inner.status.totals.requests)
+        inner.inside += count;
+        inner.status.waiting += count;
+        inner.status.totals.requests += count as u64;
+        Ok(inner.status.totals.requests + 1 - count as u64)
     }
 
-    /// A request of `prompt` tokens has got a slot.
-    pub fn began(&self, prompt: usize) {
+    /// A request of `prompt` tokens, `cached` of them known, has got a slot.
+    pub fn began(&self, prompt: usize, cached: usize) {
         let mut inner = self.inner();
         inner.status.waiting -= 1;
         inner.status.running += 1;
         inner.status.totals.prompt_tokens += prompt as u64;
+        inner.status.totals.cached_tokens += cached as u64;
+        inner.status.totals.prefix_hits += u64::from(cached > 0);
     }
 
     /// A request has ended; `ran` says whether it had a slot.
@@ -176,8 +197,9 @@ impl Board {
     }
 
     /// Between steps: how the slots stand.
-    pub fn step_ended(&self, slots: impl Iterator<Item = SlotStatus>) {
+    pub fn step_ended(&self, slots: impl Iterator<Item = SlotStatus>, cache: CacheStatus) {
         let mut inner = self.inner();
+        inner.status.cache = cache;
         inner.step_began = None;
         inner.status.slots.clear();
         inner.status.slots.extend(slots);

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use super::build::{self, MemoryProbe};
 use super::inspect::{Summary, summary};
-use super::{Engine, Options, Prompt, Reading};
+use super::{Engine, Grammars, Options, Prompt, Reading};
 use crate::config::{AttentionMode, KvBackend, KvMode, RopePrecision};
 use crate::error::{Error, Result};
 use crate::model::{self, load::Plan};
@@ -49,6 +49,8 @@ pub struct LoadOptions {
     pub parallel: usize,
     /// Requests that may wait beside them.
     pub max_queue: usize,
+    /// Bytes that may be kept of earlier requests; 0 keeps nothing.
+    pub cache_memory: usize,
     /// Whether a backend may gather selected keys before attention.
     pub gather: bool,
     /// Which keys a query reads.
@@ -106,6 +108,8 @@ impl Loaded {
                 prefill_chunk: options.prefill_chunk,
                 parallel: options.parallel,
                 max_queue: options.max_queue,
+                cache_memory: options.cache_memory,
+                grammars: Some(Arc::new(Grammars::new(text.tokenizer.clone(), &text.stop_ids))),
                 memory: built.memory.clone(),
                 threads: build::threads(options),
             },

@@ -8,17 +8,21 @@
 
 mod answer;
 mod build;
+mod cache;
+mod constrain;
 mod counters;
 pub mod doctor;
 mod inspect;
 mod kernels;
 mod load;
 pub mod logits;
+mod prefix;
 mod quantize;
 mod request;
 pub mod sampler;
 mod scheduler;
 mod score;
+mod slot;
 mod text_stream;
 mod work;
 mod worker;
@@ -29,15 +33,16 @@ mod text_tests;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel, sync_channel};
 use std::thread::JoinHandle;
-use std::time::Instant;
 
 use crate::error::{Error, Result};
 use crate::model::LanguageModel;
 pub use crate::model::load::Plan;
 use answer::Answer;
 pub use build::{Built, MemoryProbe, MemoryUse};
+use constrain::Constrained;
+pub use constrain::{Constraint, Grammar, Grammars};
 use counters::Board;
-pub use counters::{Activity, SlotStatus, Status, Totals};
+pub use counters::{Activity, CacheStatus, SlotStatus, Status, Totals};
 pub use inspect::{Fact, Group, Summary};
 pub use kernels::{KernelEntry, KernelList, list_kernels};
 pub use load::{LoadOptions, Loaded, MemoryLimit, TextSide, describe, generation_config, memory_plan};
@@ -97,6 +102,11 @@ pub struct Options {
     pub parallel: usize,
     /// Requests that may wait beside them.
     pub max_queue: usize,
+    /// Bytes that may be kept of earlier requests beside the slots' own states, so that a later prompt with the same
+    /// beginning need not be read from it; 0 keeps nothing.
+    pub cache_memory: usize,
+    /// Compiles what requests ask of their answers' form; `None`: no request may.
+    pub grammars: Option<Arc<Grammars>>,
     /// Says what the model holds.
     pub memory: MemoryProbe,
     /// Threads that a step's work is shared among; the engine's own thread is one of them.
@@ -109,6 +119,7 @@ pub struct Engine {
     stop: Cancel,
     thread: Option<JoinHandle<()>>,
     board: Arc<Board>,
+    grammars: Option<Arc<Grammars>>,
     vocab: usize,
     context: usize,
 }
@@ -134,6 +145,7 @@ impl Engine {
             })?;
         // Unbounded: the board counts who is inside.
         let (jobs, queue) = channel();
+        let grammars = options.grammars.clone();
         let (stop, board) = (Cancel::default(), Arc::new(Board::new(limits)));
         let worker = worker::Worker::new(model, limits, options, board.clone(), stop.clone());
         let thread = std::thread::Builder::new()
@@ -141,7 +153,7 @@ impl Engine {
             // Inside the pool a step starts its parallel work without waking anyone for it first.
             .spawn(move || pool.install(|| worker.run(queue)))
             .map_err(Error::io("cannot start the engine's thread"))?;
-        Ok(Engine { jobs: Some(jobs), stop, thread: Some(thread), board, vocab, context })
+        Ok(Engine { jobs: Some(jobs), stop, thread: Some(thread), board, grammars, vocab, context })
     }
 
     /// The most tokens, prompt and answer together, that a request may hold.
@@ -161,21 +173,43 @@ impl Engine {
 
     /// Starts a request behind those that wait already. Fails before anything runs: an empty prompt, an id outside the
     /// vocabulary, a prompt that leaves no room for an answer ([`Error::ContextLength`]), a sampling value out of range,
-    /// a full queue ([`Error::Busy`]).
+    /// a form that cannot be enforced, a full queue ([`Error::Busy`]).
     pub fn submit(&self, request: Request) -> Result<Stream> {
+        self.submit_many(request, 1).map(|mut streams| streams.remove(0))
+    }
+
+    /// Starts `count` answers to one prompt, which is read once; answer i draws with the seed plus i. All of them start,
+    /// or none. Fails as [`Engine::submit`].
+    pub fn submit_many(&self, request: Request, count: usize) -> Result<Vec<Stream>> {
         check_ids(&request.ids, self.vocab)?;
         request.params.check(self.vocab)?;
+        if count == 0 {
+            return Err(Error::invalid("0 answers were asked for: ask for at least one"));
+        }
         if request.ids.len() >= self.context {
             return Err(Error::ContextLength { prompt: request.ids.len(), context: self.context });
         }
-        let (events, receiver) = channel();
-        // Its own flag: ending one stream must not set a flag that its owner shares with others.
-        let cancel = Cancel::default();
-        let number = self.board.enter()?;
-        let ids = request.ids.clone();
-        let answer = Answer::new(request, events, cancel.clone(), Instant::now());
-        self.send(Work::new(number, ids, Task::Answer(answer)))?;
-        Ok(Stream { events: receiver, cancel, ended: false })
+        let constrained = match (&request.constraint, &self.grammars) {
+            (None, _) => None,
+            (Some(constraint), Some(grammars)) => Some(grammars.start(constraint)?),
+            (Some(_), None) => {
+                return Err(Error::invalid("this engine has no tokenizer, so it cannot hold an answer to a form"));
+            }
+        };
+        let first = self.board.enter(count)?;
+        let start = |index: u64| {
+            let (events, receiver) = channel();
+            // Its own flag: ending one stream must not set a flag that its owner shares with others.
+            let cancel = Cancel::default();
+            let mut request = request.clone();
+            request.params.seed = request.params.seed.wrapping_add(index);
+            let ids = request.ids.clone();
+            let answer = Answer::new(request, constrained.as_ref().map(Constrained::fork), events, cancel.clone());
+            let work = Work::new(first + index, ids, Task::Answer(answer));
+            self.send(if count > 1 { work.of_several(first) } else { work })?;
+            Ok(Stream { events: receiver, cancel, ended: false })
+        };
+        (0..count as u64).map(start).collect()
     }
 
     /// Log-probabilities of `ids`, each given its predecessors: `on_row` gets one [`Row`] a token, in order, while the
@@ -193,7 +227,7 @@ impl Engine {
         let total = ids.len();
         // Bounded: a reader that is slower than the model must not pile up rows.
         let (rows, receiver) = sync_channel(256);
-        self.send(Work::new(self.board.enter()?, ids, Task::Score(Scoring::new(options, rows))))?;
+        self.send(Work::new(self.board.enter(1)?, ids, Task::Score(Scoring::new(options, rows))))?;
         let mut totals = ScoreTotals::default();
         for row in receiver {
             let row = row?;

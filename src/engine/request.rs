@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use super::MemoryUse;
+use super::constrain::Constraint;
 use super::logits::Ranked;
 use super::sampler::SamplingParams;
 use crate::error::Error;
@@ -46,6 +47,8 @@ pub struct Request {
     /// With `Some(n)`, every token comes with its log-probability and the `n` most likely ids, by the model alone
     /// (before penalties, temperature and filters).
     pub logprobs: Option<usize>,
+    /// The form that the answer must have; `None` leaves it free.
+    pub constraint: Option<Constraint>,
     /// Stops the request from outside.
     pub cancel: Cancel,
 }
@@ -121,6 +124,8 @@ pub struct Done {
 pub struct Usage {
     /// Prompt tokens.
     pub prompt: usize,
+    /// Prompt tokens that were known from an earlier request and not read again.
+    pub cached: usize,
     /// Tokens of the answer, without a stop id.
     pub generated: usize,
     /// Steps of one token after the prompt.
@@ -136,9 +141,9 @@ pub struct Usage {
 }
 
 impl Usage {
-    /// Prompt tokens a second.
+    /// Prompt tokens read a second.
     pub fn prefill_rate(&self) -> f64 {
-        rate(self.prompt, self.prefill)
+        rate(self.prompt - self.cached, self.prefill)
     }
     /// Decode steps a second. The first token needs no step: its logits come with the prompt.
     pub fn decode_rate(&self) -> f64 {

@@ -67,9 +67,9 @@ pub(super) fn next_step(seen: &[Seen], limits: Limits) -> Vec<Share> {
     shares
 }
 
-/// Whether one more request may come in while `inside` of them wait or run.
-pub(super) fn admits(inside: usize, limits: Limits) -> bool {
-    inside < limits.parallel.saturating_add(limits.queue)
+/// Whether `count` more requests may come in while `inside` of them wait or run.
+pub(super) fn admits(inside: usize, count: usize, limits: Limits) -> bool {
+    inside.saturating_add(count) <= limits.parallel.saturating_add(limits.queue)
 }
 
 /// When somebody who was turned away may try again: when a place in the queue is likely to be free, judged by how long
@@ -139,8 +139,8 @@ mod tests {
 
     #[test]
     fn the_queue_ends_where_it_says_and_a_hint_stays_within_reason() {
-        assert!(admits(5, LIMITS) && !admits(6, LIMITS));
-        assert!(admits(usize::MAX - 1, Limits { queue: usize::MAX, ..LIMITS }));
+        assert!(admits(5, 1, LIMITS) && !admits(6, 1, LIMITS) && admits(2, 4, LIMITS) && !admits(2, 5, LIMITS));
+        assert!(admits(usize::MAX - 1, 1, Limits { queue: usize::MAX, ..LIMITS }));
         let hint = |seconds| retry_after(4, Duration::from_secs(seconds)).as_secs();
         assert_eq!([hint(0), hint(40), hint(4000)], [1, 10, 60]);
     }

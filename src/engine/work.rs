@@ -37,6 +37,14 @@ pub(super) enum Task {
 pub(super) struct Work {
     /// Its number since the start.
     pub number: u64,
+    /// The request with the same prompt that reads it for both.
+    pub follows: Option<u64>,
+    /// Others follow it.
+    leads: bool,
+    /// There is a budget for what it leaves behind.
+    kept: bool,
+    /// Tokens of the prompt that were known.
+    cached: usize,
     /// Prompt and answer.
     ids: Vec<u32>,
     /// Ids of the prompt.
@@ -46,7 +54,37 @@ pub(super) struct Work {
 
 impl Work {
     pub fn new(number: u64, ids: Vec<u32>, task: Task) -> Work {
-        Work { number, prompt: ids.len(), ids, task }
+        Work { number, follows: None, leads: false, kept: false, cached: 0, prompt: ids.len(), ids, task }
+    }
+
+    /// One of several with the same prompt, the first of which has the number `first`.
+    pub fn of_several(self, first: u64) -> Work {
+        let leads = self.number == first;
+        Work { follows: (!leads).then_some(first), leads, ..self }
+    }
+
+    pub fn ids(&self) -> &[u32] {
+        &self.ids
+    }
+    pub fn cached(&self) -> usize {
+        self.cached
+    }
+    /// Whether its prompt is still being read, or was not begun.
+    pub fn reads(&self) -> bool {
+        matches!(&self.task, Task::Answer(answer) if answer.reads())
+    }
+    /// Whether a known beginning of its ids serves it; a score wants the logits of every row.
+    pub fn reuses(&self) -> bool {
+        matches!(self.task, Task::Answer(_))
+    }
+    /// Whether the state after `held` tokens is worth keeping: the end of a chunk, and the end of the prompt without its
+    /// last token, whose logits everyone who asks the same wants.
+    pub fn keeps(&self, held: usize) -> bool {
+        self.kept && held < self.prompt || self.leads && held == self.prompt - 1
+    }
+    /// Whether what it leaves behind at its end is worth keeping.
+    pub fn is_kept(&self) -> bool {
+        self.kept
     }
 
     pub fn prompt(&self) -> usize {
@@ -77,10 +115,12 @@ impl Work {
         }
     }
 
-    /// It has got a slot of a model that holds `context` tokens.
-    pub fn begin(&mut self, context: usize) -> Verdict {
+    /// It has got a slot of a model that holds `context` tokens, whose state has the first `cached` of its own; `cache`
+    /// says whether anything is kept for later requests.
+    pub fn begin(&mut self, context: usize, cached: usize, cache: bool) -> Verdict {
+        (self.cached, self.kept) = (cached, cache && self.reuses());
         match &mut self.task {
-            Task::Answer(answer) => answer.begin(context),
+            Task::Answer(answer) => answer.begin(context, cached),
             Task::Score(scoring) => scoring.begin(&self.ids),
         }
     }
@@ -88,7 +128,12 @@ impl Work {
     /// As the scheduler sees it, with `held` ids in the state of `slot`.
     pub fn seen(&self, slot: usize, held: usize, served: u64) -> Seen {
         let (end, reads, most) = match &self.task {
-            Task::Answer(answer) => (self.ids.len(), answer.reads(), usize::MAX),
+            // Before the last token of a prompt lies the moment that `keeps` names.
+            Task::Answer(answer) if answer.reads() && (self.kept || self.leads) => {
+                (self.prompt, true, (self.prompt - 1 - held).max(1))
+            }
+            Task::Answer(answer) if answer.reads() => (self.prompt, true, usize::MAX),
+            Task::Answer(_) => (self.ids.len(), false, usize::MAX),
             // The last token predicts nothing that is asked for.
             Task::Score(scoring) => (self.ids.len() - 1, true, scoring.chunk()),
         };

@@ -4,50 +4,26 @@
 //! Always true: before every step it is asked who still wants a result; a request that fails, for want of memory or by
 //! an error, fails alone, and its slot is clean for the next one; a step that fails takes only its own rows' requests
 //! along.
-//! Not here: checks of a request (`Engine::submit`), who gets which rows (`scheduler`), what a row of logits means
-//! (`work`).
+//! Not here: checks of a request (`Engine::submit`), who gets which rows (`scheduler`) and which slot (`prefix`), what
+//! a row of logits means (`work`).
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, TryRecvError};
 
-use super::counters::{Board, SlotStatus};
+use super::cache::Cache;
+use super::counters::{Board, CacheStatus};
+use super::prefix::{Candidate, Choice, Place, choose, known};
 use super::request::{Cancel, StopReason};
 use super::scheduler::{Limits, Seen, Share, next_step};
+use super::slot::Slot;
 use super::work::{Ending, Verdict, Work};
 use super::{MemoryProbe, Options};
 use crate::error::{Error, Result};
 use crate::model::{Feed, LOGIT_ROWS, LanguageModel};
 use crate::state::Sequence;
-
-/// One sequence's place, with the request that uses it.
-#[derive(Default)]
-struct Slot {
-    /// Kept between requests: the addresses of a dropped one would be retired.
-    sequence: Option<Sequence>,
-    work: Option<Work>,
-    /// The step it was last served in.
-    served: u64,
-    /// Request that it last worked for.
-    request: u64,
-}
-
-impl Slot {
-    fn held(&self) -> usize {
-        self.sequence.as_ref().map_or(0, Sequence::len)
-    }
-
-    fn seen(&self, number: usize) -> Option<Seen> {
-        self.work.as_ref().map(|work| work.seen(number, self.held(), self.served))
-    }
-
-    fn status(&self) -> SlotStatus {
-        let (activity, generated) = self.work.as_ref().map(Work::activity).unwrap_or_default();
-        let prompt = self.work.as_ref().map_or(0, Work::prompt);
-        SlotStatus { activity, request: self.request, prompt, generated, held: self.held() }
-    }
-}
+use crate::state::stored::{Stored, common};
 
 /// The thread's state.
 pub(super) struct Worker {
@@ -55,6 +31,7 @@ pub(super) struct Worker {
     limits: Limits,
     slots: Vec<Slot>,
     queue: VecDeque<Work>,
+    cache: Cache,
     board: Arc<Board>,
     memory: MemoryProbe,
     stop: Cancel,
@@ -71,7 +48,8 @@ impl Worker {
         stop: Cancel,
     ) -> Worker {
         let slots = (0..limits.parallel).map(|_| Slot::default()).collect();
-        Worker { model, limits, slots, queue: VecDeque::new(), board, memory: options.memory, stop, steps: 0 }
+        let cache = Cache::new(options.cache_memory);
+        Worker { model, limits, slots, queue: VecDeque::new(), cache, board, memory: options.memory, stop, steps: 0 }
     }
 
     /// Until every sender is gone and nothing is left to do.
@@ -80,7 +58,7 @@ impl Worker {
             self.drop_cancelled();
             self.admit();
             self.step();
-            self.board.step_ended(self.slots.iter().map(Slot::status));
+            self.board.step_ended(self.slots.iter().map(Slot::status), self.cache_status());
         }
     }
 
@@ -113,28 +91,138 @@ impl Worker {
     }
 
     fn admit(&mut self) {
-        while let Some(slot) = self.slots.iter().position(|slot| slot.work.is_none()) {
-            let Some(mut work) = self.queue.pop_front() else { return };
-            self.board.began(work.prompt());
-            let begun = work.begin(self.model.max_sequence());
+        while let Some(at) = self.queue.iter().position(|work| !self.is_held_back(work)) {
+            let Some(choice) = self.choose(&self.queue[at]) else { return };
+            let Some(mut work) = self.queue.remove(at) else { return };
+            let slot = choice.into;
+            let prepared = self.prepare(choice, work.prompt());
+            let cached = self.slots[slot].held();
+            self.board.began(work.prompt(), cached);
+            let begun = work.begin(self.model.max_sequence(), cached, self.cache.is_on());
             self.slots[slot].request = work.number;
-            let tokens = work.prompt();
             self.slots[slot].work = Some(work);
-            self.obey(slot, begun);
-            if self.slots[slot].work.is_some()
-                && let Err(error) = self.prepare(slot, tokens)
-            {
-                self.end(slot, Ending::Failed(error));
+            match prepared {
+                Ok(()) => self.obey(slot, begun),
+                Err(error) => self.end(slot, Ending::Failed(error)),
             }
         }
     }
 
-    /// Gives a slot an empty state with room for a prompt.
-    fn prepare(&mut self, slot: usize, tokens: usize) -> Result<()> {
-        if let Some(sequence) = &mut self.slots[slot].sequence {
-            sequence.reset();
+    /// Whether it waits for the one whose prompt it shares to have read it.
+    fn is_held_back(&self, work: &Work) -> bool {
+        let leads = |other: &Work| work.follows == Some(other.number) && other.reads();
+        self.slots.iter().filter_map(|slot| slot.work.as_ref()).chain(&self.queue).any(leads)
+    }
+
+    /// The slot a request gets, with the longest beginning of its prompt that is known.
+    fn choose(&self, work: &Work) -> Option<Choice> {
+        let idle: Vec<_> = self.slots.iter().enumerate().filter_map(|(at, slot)| slot.idle(at)).collect();
+        if !work.reuses() {
+            return choose(&[], &idle);
         }
-        self.make_room(slot, tokens)
+        let prompt = work.ids();
+        let live = self.slots.iter().enumerate().filter_map(|(at, slot)| slot.candidate(at, prompt));
+        let stored = self.cache.entries().enumerate().map(|(at, stored)| {
+            let same = common(stored.ids(), prompt);
+            let moments = stored.moments().iter().map(|moment| moment.ids().len());
+            let known = known(same, prompt.len(), None, moments);
+            Candidate { place: Place::Stored(at), same, known, held: stored.ids().len() }
+        });
+        let candidates: Vec<_> = live.chain(stored).collect();
+        let choice = choose(&candidates, &idle);
+        if let Some(choice) = choice {
+            self.explain(work, &candidates, choice.known);
+        }
+        choice
+    }
+
+    /// Says why no more of a prompt was known, by the first token that differs from the nearest state.
+    fn explain(&self, work: &Work, candidates: &[Candidate], known: usize) {
+        let Some(nearest) = candidates.iter().filter(|c| c.held > 0).max_by_key(|c| c.same) else { return };
+        let held = match nearest.place {
+            Place::Idle(slot) | Place::Busy(slot) => self.slots[slot].sequence.as_ref().map(Sequence::ids),
+            Place::Stored(at) => self.cache.entries().nth(at).map(Stored::ids),
+        };
+        let (before, now) = (held.and_then(|ids| ids.get(nearest.same)), work.ids().get(nearest.same));
+        if let (Some(before), Some(now)) = (before, now) {
+            tracing::info!(
+                request = work.number,
+                reused = known,
+                prompt = work.prompt(),
+                "the prompt differs from what is known at token {}: id {now}, not {before}",
+                nearest.same
+            );
+        }
+    }
+
+    /// Makes a slot's state the beginning that was chosen, with room for the whole prompt of `tokens` tokens.
+    fn prepare(&mut self, Choice { into, from, known }: Choice, tokens: usize) -> Result<()> {
+        if self.slots[into].held() > known || from.is_some() {
+            self.put_aside(into);
+        }
+        if from.is_none() {
+            self.slots[into].go_back(known);
+            return self.make_room(into, tokens);
+        }
+        self.slots[into].clear();
+        self.make_room(into, tokens)?;
+        let Some(mut sequence) = self.slots[into].sequence.take() else { return Ok(()) };
+        let (taken, moments) = match from {
+            Some(Place::Stored(at)) => {
+                let stored = self.cache.touch(at);
+                let moment = stored.moments().iter().find(|moment| moment.ids().len() == known);
+                (moment.map(|moment| sequence.take_up(stored, moment)), stored.moments().to_vec())
+            }
+            Some(Place::Busy(slot) | Place::Idle(slot)) => {
+                let slot = &self.slots[slot];
+                let parts = slot.sequence.as_ref().zip(slot.moment(known));
+                (parts.map(|(other, moment)| sequence.take_after(other, moment)), slot.moments().to_vec())
+            }
+            None => (None, Vec::new()),
+        };
+        if let Some(Err(error)) = taken {
+            // The prompt is read from its beginning instead.
+            tracing::warn!(tokens = known, "a known beginning could not be taken over: {error}");
+        }
+        self.slots[into].sequence = Some(sequence);
+        self.slots[into].inherit(&moments);
+        Ok(())
+    }
+
+    /// Keeps what a slot holds, where there is a budget for it.
+    fn put_aside(&mut self, slot: usize) {
+        let Slot { sequence: Some(sequence), .. } = &self.slots[slot] else { return };
+        if self.cache.is_on()
+            && let Some(stored) =
+                Stored::of(sequence, self.slots[slot].moments(), self.cache.nearest(sequence.ids()))
+        {
+            self.cache.insert(stored);
+        }
+    }
+
+    /// Keeps the moment that a slot's state is in, within the budget.
+    fn mark(&mut self, slot: usize) {
+        self.slots[slot].mark();
+        while self.moment_bytes() > self.cache.budget().max(self.slots[slot].moment_bytes()) {
+            let others = self.slots.iter_mut().enumerate().filter(|(at, _)| *at != slot).map(|(_, slot)| slot);
+            let most = others.max_by_key(|slot| slot.moment_bytes());
+            if !most.is_some_and(Slot::forget_one) {
+                break;
+            }
+        }
+        self.cache.keep_within(self.cache.budget().saturating_sub(self.moment_bytes()));
+    }
+
+    fn moment_bytes(&self) -> usize {
+        self.slots.iter().map(Slot::moment_bytes).sum()
+    }
+
+    fn cache_status(&self) -> CacheStatus {
+        CacheStatus {
+            limit: self.cache.budget(),
+            bytes: self.cache.bytes() + self.moment_bytes(),
+            stored: self.cache.len(),
+        }
     }
 
     /// Room for `tokens` in a slot's state, at the cost of idle ones.
@@ -157,7 +245,7 @@ impl Worker {
     /// Gives memory of the idle slot that was served longest ago back to the system. `false`: there is none.
     fn shed(&mut self) -> bool {
         let idle = self.slots.iter_mut().filter(|slot| slot.work.is_none() && slot.sequence.is_some());
-        idle.min_by_key(|slot| slot.served).and_then(|slot| slot.sequence.take()).is_some()
+        idle.min_by_key(|slot| slot.served).is_some_and(Slot::give_up)
     }
 
     fn step(&mut self) {
@@ -188,9 +276,7 @@ impl Worker {
             ),
         };
         for share in &shares {
-            if let Some(sequence) = &mut self.slots[share.slot].sequence {
-                sequence.reset();
-            }
+            self.slots[share.slot].clear();
             self.end(share.slot, Ending::Failed(failure.again()));
         }
     }
@@ -215,6 +301,10 @@ impl Worker {
             let Some(work) = &mut self.slots[share.slot].work else { continue };
             let (rows, verdict) = work.stepped(held, share.rows);
             wanted.extend((first - rows..first).map(|row| (share.slot, row)));
+            let keeps = work.keeps(held);
+            if keeps {
+                self.mark(share.slot);
+            }
             self.obey(share.slot, verdict);
         }
         wanted.chunks(LOGIT_ROWS).for_each(|block| self.take_logits(block));
@@ -252,9 +342,11 @@ impl Worker {
     }
 
     fn end(&mut self, slot: usize, ending: Ending) {
-        if let Some(work) = self.slots[slot].work.take() {
-            self.leave(work, true, ending);
+        let Some(work) = self.slots[slot].work.take() else { return };
+        if work.is_kept() {
+            self.mark(slot);
         }
+        self.leave(work, true, ending);
     }
 
     fn leave(&self, work: Work, ran: bool, ending: Ending) {

@@ -37,6 +37,8 @@ pub struct LoadOptions {
     pub threads: usize,
     /// Sequences that exist at a time: the plan counts as many.
     pub sequences: usize,
+    /// Bytes that the engine may keep of earlier sequences.
+    pub kept_bytes: usize,
     /// Rows of a step that can be taken back.
     pub rewind_rows: usize,
     /// Whether to load the MTP head, if there is one.
@@ -68,6 +70,7 @@ impl Default for LoadOptions {
             rope: RopePrecision::F32,
             threads: 1,
             sequences: 1,
+            kept_bytes: 0,
             rewind_rows: 0,
             mtp: false,
             memory_limit: None,
@@ -147,6 +150,9 @@ pub fn plan(opened: &Opened, options: &LoadOptions) -> Result<Plan> {
     let times = if options.sequences > 1 { format!(" x {}", options.sequences) } else { String::new() };
     plan.memory(format!("keys, values, index keys{times}"), sequences(layout.context_bytes(layout.max_sequence)));
     plan.memory(format!("recurrent state{times}"), sequences(layout.recurrent.bytes()));
+    if options.kept_bytes > 0 {
+        plan.memory("earlier requests", options.kept_bytes);
+    }
     plan.memory("activations", Model::<Cpu>::buffer_bytes(shape, backend.max_rows, options.mtp));
     plan.memory("operation scratch", Cpu::scratch_bytes(shape, &backend));
     plan.memory("program and tokenizer", PROGRAM_BYTES + shape.vocab * TOKENIZER_BYTES);

@@ -277,6 +277,40 @@ impl KvCache {
         }
     }
 
+    /// Rows of `plane` that belong to `tokens`; of blocks, the complete ones.
+    fn whole_rows(&self, plane: Plane, tokens: &ops::Range<usize>) -> ops::Range<usize> {
+        match plane {
+            Plane::BlockKeys => tokens.start / self.layout.ratio..tokens.end / self.layout.ratio,
+            _ => tokens.clone(),
+        }
+    }
+
+    /// Appends the rows of `tokens`, plane by plane, as they are stored. They begin at a block.
+    pub fn copy_out(&self, tokens: ops::Range<usize>, into: &mut Vec<u8>) {
+        for plane in PLANES {
+            let (rows, bytes) = (self.whole_rows(plane, &tokens), self.layout.row_bytes(plane));
+            into.extend_from_slice(&self.plane(plane).bytes()[rows.start * bytes..rows.end * bytes]);
+        }
+    }
+
+    /// Writes rows that `copy_out` gave for `tokens` back, but none at or behind token `end`, and returns what is left
+    /// of `from`. Fails, with some rows written, if `from` is too short.
+    pub fn copy_in<'a>(&mut self, tokens: ops::Range<usize>, end: usize, from: &'a [u8]) -> Result<&'a [u8]> {
+        let mut rest = from;
+        for plane in PLANES {
+            let bytes = self.layout.row_bytes(plane);
+            let stored = self.whole_rows(plane, &tokens);
+            let wanted = self.whole_rows(plane, &(tokens.start..tokens.end.min(end)));
+            let Some((rows, behind)) = rest.split_at_checked(stored.len() * bytes) else {
+                return Err(Error::invalid("stored keys and values are shorter than their tokens"));
+            };
+            let to = &mut self.planes[plane as usize].bytes_mut()[wanted.start * bytes..wanted.end * bytes];
+            to.copy_from_slice(&rows[..to.len()]);
+            rest = behind;
+        }
+        Ok(rest)
+    }
+
     /// Makes the first `tokens` of this cache those of `other`, bit for bit, growing as needed. Block keys are copied
     /// for the complete blocks. Fails without a change if the layouts differ or `other` is shorter.
     pub fn copy_from(&mut self, other: &KvCache, tokens: usize) -> Result<()> {

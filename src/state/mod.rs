@@ -7,6 +7,7 @@
 
 pub mod kv;
 pub mod recurrent;
+pub mod stored;
 
 use crate::arena::{Arena, ensure_all};
 use crate::config::{KvMode, Mixer, Shape};

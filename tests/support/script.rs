@@ -183,7 +183,7 @@ fn shape(width: usize, context: usize) -> Shape {
 }
 
 pub fn options() -> Options {
-    Options { prefill_chunk: 0, parallel: 1, max_queue: 64, memory: Arc::new(MemoryUse::default), threads: 1 }
+    Options { prefill_chunk: 0, parallel: 1, max_queue: 64, cache_memory: 0, grammars: None, memory: Arc::new(MemoryUse::default), threads: 1 }
 }
 
 /// Greedy, four tokens.
@@ -194,6 +194,7 @@ pub fn request(ids: &[u32]) -> Request {
         params: SamplingParams::default(),
         stop_ids: vec![],
         logprobs: None,
+        constraint: None,
         cancel: Default::default(),
     }
 }
