@@ -17,6 +17,7 @@ fn ember() -> Loaded {
         parallel: 4,
         max_queue: 64,
         cache_memory: 0,
+        session_dir: None,
         gather: true,
         attention: AttentionMode::Sparse,
         rope_precision: RopePrecision::F32,

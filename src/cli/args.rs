@@ -169,6 +169,7 @@ impl ModelArgs {
             parallel: 1,
             max_queue: 64,
             cache_memory: 0,
+            session_dir: None,
             gather: self.qsa_gather == Gather::Auto,
             attention: self.attention,
             rope_precision: self.rope_precision,

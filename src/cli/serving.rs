@@ -4,6 +4,8 @@
 //! Always true: a verb without the group runs one request at a time and keeps none.
 //! Not here: the server's own options (`args`).
 
+use std::path::PathBuf;
+
 use clap::Args;
 
 use super::values;
@@ -22,12 +24,15 @@ pub struct ServingArgs {
     /// Memory for earlier requests, so that a prompt that begins like one is not read again from its beginning
     #[arg(long, default_value = "1G", value_name = "SIZE", value_parser = values::size)]
     pub cache_memory: usize,
+    /// Keep sessions in this folder, so that conversations go on where they were after a restart
+    #[arg(long, value_name = "DIR")]
+    pub session_dir: Option<PathBuf>,
 }
 
 impl ServingArgs {
     /// Puts the choices into a load.
     pub fn apply(&self, options: LoadOptions) -> LoadOptions {
-        let ServingArgs { parallel, max_queue, cache_memory, .. } = *self;
-        LoadOptions { parallel, max_queue, cache_memory, ..options }
+        let ServingArgs { parallel, max_queue, cache_memory, session_dir } = self.clone();
+        LoadOptions { parallel, max_queue, cache_memory, session_dir, ..options }
     }
 }

@@ -7,11 +7,13 @@
 use std::sync::Arc;
 
 use serde::Serialize;
+use sha2::{Digest, Sha256};
 
 use super::load::{LoadOptions, MemoryLimit};
 use crate::error::{Error, Result};
 use crate::model::load::Plan;
 use crate::model::{self, LanguageModel};
+use crate::state::file::ModelKey;
 use crate::weights::Source;
 
 /// Memory that a loaded model holds, in bytes.
@@ -35,6 +37,8 @@ pub struct Built {
     pub model: Box<dyn LanguageModel>,
     /// What it holds now.
     pub memory: MemoryProbe,
+    /// The same for every load whose sequences go on alike; all zeros where nobody asked for sessions.
+    pub identity: ModelKey,
 }
 
 /// Says what a model holds now; any thread may ask.
@@ -49,7 +53,12 @@ pub fn plan(source: &Source, options: &LoadOptions) -> Result<Plan> {
 pub fn build(source: &Source, options: &LoadOptions, progress: &mut dyn FnMut(f32)) -> Result<Built> {
     let opened = model::load::open(source)?;
     let weights = opened.checkpoint.bytes();
-    let model = model::load::cpu(opened, &translate(options)?, progress)?;
+    let translated = translate(options)?;
+    let identity = match options.session_dir {
+        Some(_) => identity(&opened, &translated),
+        None => ModelKey::default(),
+    };
+    let model = model::load::cpu(opened, &translated, progress)?;
     let arena = model.arena().clone();
     let memory = move || {
         let usage = arena.usage();
@@ -61,7 +70,15 @@ pub fn build(source: &Source, options: &LoadOptions, progress: &mut dyn FnMut(f3
             peak_resident: proc_kib("/proc/self/status", "VmHWM:").unwrap_or_default() * 1024,
         }
     };
-    Ok(Built { model: Box::new(model), memory: Arc::new(memory) })
+    Ok(Built { model: Box::new(model), memory: Arc::new(memory), identity })
+}
+
+/// What a state depends on: the weights, and the choices that change its numbers or its form.
+fn identity(opened: &model::load::Opened, options: &model::load::LoadOptions) -> ModelKey {
+    let model::load::LoadOptions { kv_mode, attention, rope, rewind_rows, mtp, .. } = options;
+    let choices = format!("{:?} {kv_mode:?} {attention:?} {rope:?} {rewind_rows} {mtp}", opened.shape);
+    let sum = Sha256::new().chain_update(opened.checkpoint.fingerprint()).chain_update(choices);
+    sum.finalize().into()
 }
 
 /// Threads to compute with: the user's choice, or one a core.

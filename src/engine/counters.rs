@@ -76,6 +76,8 @@ pub struct CacheStatus {
     pub bytes: usize,
     /// Sequences put aside.
     pub stored: usize,
+    /// Sessions on the disk.
+    pub on_disk: usize,
 }
 
 /// Sums since the engine started.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use super::build::{self, MemoryProbe};
 use super::inspect::{Summary, summary};
-use super::{Engine, Grammars, Options, Prompt, Reading};
+use super::{Engine, Grammars, Options, Prompt, Reading, SessionFolder};
 use crate::config::{AttentionMode, KvBackend, KvMode, RopePrecision};
 use crate::error::{Error, Result};
 use crate::model::{self, load::Plan};
@@ -51,6 +51,8 @@ pub struct LoadOptions {
     pub max_queue: usize,
     /// Bytes that may be kept of earlier requests; 0 keeps nothing.
     pub cache_memory: usize,
+    /// Where sessions outlive the process.
+    pub session_dir: Option<PathBuf>,
     /// Whether a backend may gather selected keys before attention.
     pub gather: bool,
     /// Which keys a query reads.
@@ -109,6 +111,7 @@ impl Loaded {
                 parallel: options.parallel,
                 max_queue: options.max_queue,
                 cache_memory: options.cache_memory,
+                sessions: options.session_dir.clone().map(|path| SessionFolder { path, model: built.identity }),
                 grammars: Some(Arc::new(Grammars::new(text.tokenizer.clone(), &text.stop_ids))),
                 memory: built.memory.clone(),
                 threads: build::threads(options),

@@ -22,6 +22,7 @@ mod request;
 pub mod sampler;
 mod scheduler;
 mod score;
+mod sessions;
 mod slot;
 mod text_stream;
 mod work;
@@ -52,6 +53,7 @@ pub use sampler::SamplingParams;
 use scheduler::Limits;
 use score::Scoring;
 pub use score::{Row, ScoreOptions, ScoreTotals};
+pub use sessions::SessionFolder;
 pub use text_stream::{Prompt, Reading, TextDone, TextEvent, TextOptions, TextStream, Tokens};
 use work::{Task, Work};
 
@@ -105,6 +107,8 @@ pub struct Options {
     /// Bytes that may be kept of earlier requests beside the slots' own states, so that a later prompt with the same
     /// beginning need not be read from it; 0 keeps nothing.
     pub cache_memory: usize,
+    /// Where sessions outlive the process, within as many bytes as `cache_memory`; `None`: nowhere.
+    pub sessions: Option<SessionFolder>,
     /// Compiles what requests ask of their answers' form; `None`: no request may.
     pub grammars: Option<Arc<Grammars>>,
     /// Says what the model holds.
@@ -125,7 +129,8 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// Starts the thread that owns `model`.
+    /// Starts the thread that owns `model`. Fails with `Invalid` for choices that do not fit together, and with `Io` if
+    /// a thread cannot be started or the session folder not be used.
     pub fn start(model: Box<dyn LanguageModel>, options: Options) -> Result<Engine> {
         let (vocab, context) = (model.shape().vocab, model.max_sequence());
         let rows = model.max_rows().max(1);
@@ -145,9 +150,12 @@ impl Engine {
             })?;
         // Unbounded: the board counts who is inside.
         let (jobs, queue) = channel();
+        if options.sessions.is_some() && options.cache_memory == 0 {
+            return Err(Error::invalid("--session-dir keeps what --cache-memory holds: give that more than 0 bytes"));
+        }
         let grammars = options.grammars.clone();
         let (stop, board) = (Cancel::default(), Arc::new(Board::new(limits)));
-        let worker = worker::Worker::new(model, limits, options, board.clone(), stop.clone());
+        let worker = worker::Worker::new(model, limits, options, board.clone(), stop.clone())?;
         let thread = std::thread::Builder::new()
             .name("engine".into())
             // Inside the pool a step starts its parallel work without waking anyone for it first.

@@ -17,6 +17,7 @@ use super::counters::{Board, CacheStatus};
 use super::prefix::{Candidate, Choice, Place, choose, known};
 use super::request::{Cancel, StopReason};
 use super::scheduler::{Limits, Seen, Share, next_step};
+use super::sessions::Sessions;
 use super::slot::Slot;
 use super::work::{Ending, Verdict, Work};
 use super::{MemoryProbe, Options};
@@ -32,6 +33,7 @@ pub(super) struct Worker {
     slots: Vec<Slot>,
     queue: VecDeque<Work>,
     cache: Cache,
+    sessions: Option<Sessions>,
     board: Arc<Board>,
     memory: MemoryProbe,
     stop: Cancel,
@@ -40,16 +42,26 @@ pub(super) struct Worker {
 
 impl Worker {
     /// `stop` ends everything.
+    ///
+    /// # Errors
+    /// `Io`, if the session folder cannot be used.
     pub fn new(
         model: Box<dyn LanguageModel>,
         limits: Limits,
         options: Options,
         board: Arc<Board>,
         stop: Cancel,
-    ) -> Worker {
+    ) -> Result<Worker> {
+        let mut cache = Cache::new(options.cache_memory);
+        let mut sessions = None;
+        if let Some(folder) = options.sessions {
+            let (open, stored) = Sessions::open(folder, cache.budget())?;
+            stored.into_iter().for_each(|stored| cache.insert(stored));
+            sessions = Some(open);
+        }
         let slots = (0..limits.parallel).map(|_| Slot::default()).collect();
-        let cache = Cache::new(options.cache_memory);
-        Worker { model, limits, slots, queue: VecDeque::new(), cache, board, memory: options.memory, stop, steps: 0 }
+        let (queue, memory) = (VecDeque::new(), options.memory);
+        Ok(Worker { model, limits, slots, queue, cache, sessions, board, memory, stop, steps: 0 })
     }
 
     /// Until every sender is gone and nothing is left to do.
@@ -190,14 +202,11 @@ impl Worker {
     }
 
     /// Keeps what a slot holds, where there is a budget for it.
-    fn put_aside(&mut self, slot: usize) {
-        let Slot { sequence: Some(sequence), .. } = &self.slots[slot] else { return };
-        if self.cache.is_on()
-            && let Some(stored) =
-                Stored::of(sequence, self.slots[slot].moments(), self.cache.nearest(sequence.ids()))
-        {
-            self.cache.insert(stored);
-        }
+    fn put_aside(&mut self, slot: usize) -> Option<Stored> {
+        let sequence = self.slots[slot].sequence.as_ref().filter(|_| self.cache.is_on())?;
+        let stored = Stored::of(sequence, self.slots[slot].moments(), self.cache.nearest(sequence.ids()))?;
+        self.cache.insert(stored.clone());
+        Some(stored)
     }
 
     /// Keeps the moment that a slot's state is in, within the budget.
@@ -222,6 +231,7 @@ impl Worker {
             limit: self.cache.budget(),
             bytes: self.cache.bytes() + self.moment_bytes(),
             stored: self.cache.len(),
+            on_disk: self.sessions.as_ref().map_or(0, Sessions::kept),
         }
     }
 
@@ -345,6 +355,11 @@ impl Worker {
         let Some(work) = self.slots[slot].work.take() else { return };
         if work.is_kept() {
             self.mark(slot);
+            if self.sessions.is_some()
+                && let Some((session, sessions)) = self.put_aside(slot).zip(self.sessions.as_ref())
+            {
+                sessions.keep(session);
+            }
         }
         self.leave(work, true, ending);
     }

@@ -5,6 +5,7 @@
 //! rewind, a restore or a failed step changes all parts or none.
 //! Not here: how a part is computed (`backend`).
 
+pub mod file;
 pub mod kv;
 pub mod recurrent;
 pub mod stored;

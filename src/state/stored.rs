@@ -80,8 +80,11 @@ impl Sequence {
     /// # Errors
     /// `InsufficientMemory`, or `Invalid` for a moment that is not one of its; the sequence is empty then.
     pub fn take_up(&mut self, stored: &Stored, moment: &Snapshot) -> Result<()> {
-        let tokens = moment.ids().len();
         self.begin_at(moment, stored.ids())?;
+        self.copy_rows(stored, moment.ids().len()).and_then(|()| self.end_at(moment)).inspect_err(|_| self.reset())
+    }
+
+    fn copy_rows(&mut self, stored: &Stored, tokens: usize) -> Result<()> {
         for (span, bytes) in spans(stored.ids.len(), stored.stride).zip(&stored.segments) {
             if span.start >= tokens {
                 break;
@@ -91,7 +94,7 @@ impl Sequence {
                 rest = cache.copy_in(span.clone(), tokens, rest)?;
             }
         }
-        self.end_at(moment)
+        Ok(())
     }
 
     /// Becomes another sequence of the same model at one of that one's moments.
@@ -100,10 +103,9 @@ impl Sequence {
     /// As [`Sequence::take_up`].
     pub fn take_after(&mut self, other: &Sequence, moment: &Snapshot) -> Result<()> {
         self.begin_at(moment, other.ids())?;
-        for (to, from) in self.kv.iter_mut().zip(&other.kv) {
-            to.copy_from(from, moment.ids().len())?;
-        }
-        self.end_at(moment)
+        let mut pairs = self.kv.iter_mut().zip(&other.kv);
+        let copied = pairs.try_for_each(|(to, from)| to.copy_from(from, moment.ids().len()));
+        copied.and_then(|()| self.end_at(moment)).inspect_err(|_| self.reset())
     }
 
     fn begin_at(&mut self, moment: &Snapshot, ids: &[u32]) -> Result<()> {
@@ -116,6 +118,6 @@ impl Sequence {
 
     fn end_at(&mut self, moment: &Snapshot) -> Result<()> {
         self.ids.extend_from_slice(moment.ids());
-        self.restore(moment).inspect_err(|_| self.reset())
+        self.restore(moment)
     }
 }

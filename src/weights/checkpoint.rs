@@ -9,6 +9,8 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry as Slot;
 use std::sync::Arc;
 
+use sha2::{Digest, Sha256};
+
 use super::gguf::{self, Metadata};
 use super::{BlockScales, Bytes, Format, Matrix, Source, Tensor, shards};
 use crate::error::{Error, Result};
@@ -176,6 +178,20 @@ impl Checkpoint {
             matrix.scales = Some(Arc::new(block_scales(self.expect(&scales, &blocks)?.to_f32()?, cols)));
         }
         Ok(matrix)
+    }
+
+    /// A hash of every tensor's name, type and shape and of its first bytes, as much as a page holds of them: two
+    /// trainings of one model differ in it, and it takes a page of every tensor, not all of them.
+    pub fn fingerprint(&self) -> [u8; 32] {
+        let mut sum = Sha256::new();
+        for (name, stored) in &self.tensors {
+            sum.update(format!("{name} {} {:?}", stored.dtype, stored.shape));
+            let end = stored.end.min(stored.start + 1024);
+            if let Some(first) = self.files.get(stored.file).and_then(|file| file.bytes.get(stored.start..end)) {
+                sum.update(first);
+            }
+        }
+        sum.finalize().into()
     }
 
     /// All names, sorted.

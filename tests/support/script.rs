@@ -183,7 +183,7 @@ fn shape(width: usize, context: usize) -> Shape {
 }
 
 pub fn options() -> Options {
-    Options { prefill_chunk: 0, parallel: 1, max_queue: 64, cache_memory: 0, grammars: None, memory: Arc::new(MemoryUse::default), threads: 1 }
+    Options { prefill_chunk: 0, parallel: 1, max_queue: 64, cache_memory: 0, sessions: None, grammars: None, memory: Arc::new(MemoryUse::default), threads: 1 }
 }
 
 /// Greedy, four tokens.
