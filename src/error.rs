@@ -84,9 +84,7 @@ impl Error {
             Error::Invalid(message) => Error::Invalid(message.clone()),
             Error::ContextLength { prompt, context } => Error::ContextLength { prompt: *prompt, context: *context },
             Error::InsufficientMemory(message) => Error::InsufficientMemory(message.clone()),
-            Error::Busy { parallel, queue, retry } => {
-                Error::Busy { parallel: *parallel, queue: *queue, retry: *retry }
-            }
+            Error::Busy { parallel, queue, retry } => Error::Busy { parallel: *parallel, queue: *queue, retry: *retry },
             Error::Model(message) => Error::Model(message.clone()),
             Error::Io { what, source } => {
                 Error::Io { what: what.clone(), source: io::Error::new(source.kind(), source.to_string()) }

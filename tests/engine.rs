@@ -7,9 +7,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use hipfire::engine::{Activity, Done, Engine, Event, Options, Request, SamplingParams, ScoreOptions, StopReason, Tokens};
-use hipfire::error::{Error, Result};
 use hipfire::arena::Limits;
+use hipfire::engine::{
+    Activity, Done, Engine, Event, Options, Request, SamplingParams, ScoreOptions, StopReason, Tokens,
+};
+use hipfire::error::{Error, Result};
 use script::{Script, answer, counting, expected, hashing, options, request, tokens};
 
 fn engine(script: Script, chunk: usize) -> Engine {
@@ -211,7 +213,8 @@ fn requests_that_run_together_get_the_text_each_gets_alone() {
 #[test]
 fn an_answer_that_runs_gets_a_row_in_every_step_of_a_long_prompt() {
     let shares = Arc::new(Mutex::new(Vec::new()));
-    let script = Script { shares: shares.clone(), pause: Duration::from_millis(5), ..Script::new(400, 4, Limits::default()) };
+    let script =
+        Script { shares: shares.clone(), pause: Duration::from_millis(5), ..Script::new(400, 4, Limits::default()) };
     let engine = side_by_side(script, 2);
     let mut running = engine.submit(Request { max_tokens: Some(100), ..request(&[1]) }).unwrap();
     while !matches!(running.next(), Some(Event::Token(_))) {}

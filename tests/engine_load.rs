@@ -4,10 +4,11 @@
 mod script;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use hipfire::arena::Limits;
-use hipfire::engine::{Activity, Engine, Event, Options, Request, SamplingParams, StopReason, Tokens};
+use hipfire::engine::{Activity, Engine, Event, Options, Request, StopReason, Tokens};
 use hipfire::error::Error;
 use script::{Script, expected, hashing, options, request, tokens};
 
@@ -150,7 +151,8 @@ fn a_crowd_of_clients_leaves_nothing_stuck_and_nothing_behind() {
     let status = engine.status();
     let totals = status.totals;
     assert_eq!(totals.requests, totals.stopped + totals.cut + totals.cancelled + totals.failed, "everyone has left");
-    assert_eq!(totals.failed as usize, seen(&counts.no_memory));
+    // Also one that was cancelled or left alone may have found no memory.
+    assert!(totals.failed as usize >= seen(&counts.no_memory));
     assert!(totals.cached_tokens > totals.prefill_tokens / 10, "beginnings were known: {totals:?}");
     assert!(status.cache.bytes <= cache_memory, "{:?}", status.cache);
 
@@ -163,25 +165,18 @@ fn a_crowd_of_clients_leaves_nothing_stuck_and_nothing_behind() {
 
 #[test]
 fn everyone_who_waits_is_served_in_turn() {
-    let script = Script { rule: hashing, pause: Duration::from_millis(1), ..Script::new(400, 4, Limits::default()) };
+    let begun = Arc::new(Mutex::new(Vec::new()));
+    let script = Script { rule: hashing, begun: begun.clone(), ..Script::new(400, 4, Limits::default()) };
     let engine = script.start(Options { parallel: 3, max_queue: 100, ..options() });
-    let begun = Instant::now();
-    let mut ends: Vec<(usize, Duration)> = std::thread::scope(|scope| {
-        let ask = |number: usize| {
-            let params = SamplingParams { seed: number as u64, ..SamplingParams::default() };
-            let ids = vec![number as u32 % 10; 60];
-            let stream = engine.submit(Request { params, max_tokens: Some(20), ..request(&ids) }).unwrap();
-            scope.spawn(move || {
-                assert_eq!(script::answer(stream), expected(hashing, &ids, 20));
-                (number, begun.elapsed())
-            })
-        };
-        let all: Vec<_> = (0..30).map(ask).collect();
-        all.into_iter().map(|thread| thread.join().unwrap()).collect()
-    });
-    ends.sort_by_key(|(_, when)| *when);
-    for (place, (number, _)) in ends.iter().enumerate() {
-        // Three run at a time and all are alike, so nobody is overtaken by more than those who share a step.
-        assert!(place.abs_diff(*number) <= 3, "request {number} ended at place {place}");
+    let prompt = |number: u32| [&[number / 10, number % 10][..], &[7; 58]].concat();
+    let ask = |number| engine.submit(Request { max_tokens: Some(20), ..request(&prompt(number)) }).unwrap();
+    let streams: Vec<_> = (0..30).map(ask).collect();
+    for (number, stream) in (0..30).zip(streams) {
+        assert_eq!(script::answer(stream), expected(hashing, &prompt(number), 20));
     }
+    for (place, [tens, ones]) in begun.lock().unwrap().iter().enumerate() {
+        // Three that begin in one step are fed in the order of their slots.
+        assert!(place.abs_diff((tens * 10 + ones) as usize) <= 2, "request {tens}{ones} began at place {place}");
+    }
+    assert_eq!(begun.lock().unwrap().len(), 30);
 }

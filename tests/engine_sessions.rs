@@ -95,7 +95,9 @@ fn what_is_damaged_cut_or_of_another_model_is_ignored_and_left_alone() {
         assert_eq!(std::fs::read(file).unwrap(), bytes, "left alone");
     }
     std::fs::write(file, &whole).unwrap();
-    assert!(matches!(hipfire::state::file::read(&whole, &[2; 32]), Err(Error::Invalid(m)) if m.contains("another model")));
+    assert!(
+        matches!(hipfire::state::file::read(&whole, &[2; 32]), Err(Error::Invalid(m)) if m.contains("another model"))
+    );
     assert_eq!(ask(&engine_of(folder.path(), 2, 1 << 24), &turn(&prompt(1))), 0);
     assert_eq!(ask(&engine(folder.path()), &turn(&prompt(1))), prompt(1).len() + 3, "the right model still has it");
 }

@@ -50,12 +50,7 @@ pub(super) struct Choice {
 
 /// Tokens that can be taken over from what agrees with a prompt in `same` tokens: up to one of the `moments` (lengths),
 /// or as it stands, if it is `whole` tokens long.
-pub(super) fn known(
-    same: usize,
-    prompt: usize,
-    whole: Option<usize>,
-    moments: impl Iterator<Item = usize>,
-) -> usize {
+pub(super) fn known(same: usize, prompt: usize, whole: Option<usize>, moments: impl Iterator<Item = usize>) -> usize {
     let most = same.min(prompt - 1);
     moments.chain(whole).filter(|&length| length <= most).max().unwrap_or(0)
 }

@@ -146,7 +146,8 @@ struct Writer {
 impl Writer {
     fn keep(&mut self, session: &Stored) {
         let ids = session.ids().to_vec();
-        let sum = Sha256::digest(bytemuck::cast_slice::<u32, u8>(&ids));
+        let sum = Sha256::new().chain_update(self.folder.model).chain_update(bytemuck::cast_slice::<u32, u8>(&ids));
+        let sum = sum.finalize();
         let name: String = sum[..16].iter().map(|byte| format!("{byte:02x}")).collect();
         let path = self.folder.path.join(name).with_extension(EXTENSION);
         let bytes = match self.write(session, &path) {

@@ -61,7 +61,9 @@ impl Worker {
         }
         let slots = (0..limits.parallel).map(|_| Slot::default()).collect();
         let (queue, memory) = (VecDeque::new(), options.memory);
-        Ok(Worker { model, limits, slots, queue, cache, sessions, board, memory, stop, steps: 0 })
+        let worker = Worker { model, limits, slots, queue, cache, sessions, board, memory, stop, steps: 0 };
+        worker.publish();
+        Ok(worker)
     }
 
     /// Until every sender is gone and nothing is left to do.
@@ -70,8 +72,12 @@ impl Worker {
             self.drop_cancelled();
             self.admit();
             self.step();
-            self.board.step_ended(self.slots.iter().map(Slot::status), self.cache_status());
+            self.publish();
         }
+    }
+
+    fn publish(&self) {
+        self.board.step_ended(self.slots.iter().map(Slot::status), self.cache_status());
     }
 
     /// Takes what has come; waits for it only if there is nothing else to do. `false`: nothing will come any more.
@@ -169,6 +175,11 @@ impl Worker {
 
     /// Makes a slot's state the beginning that was chosen, with room for the whole prompt of `tokens` tokens.
     fn prepare(&mut self, Choice { into, from, known }: Choice, tokens: usize) -> Result<()> {
+        // Before anything is put aside: that changes the list.
+        let stored = match from {
+            Some(Place::Stored(at)) => Some(self.cache.touch(at).clone()),
+            _ => None,
+        };
         if self.slots[into].held() > known || from.is_some() {
             self.put_aside(into);
         }
@@ -179,18 +190,17 @@ impl Worker {
         self.slots[into].clear();
         self.make_room(into, tokens)?;
         let Some(mut sequence) = self.slots[into].sequence.take() else { return Ok(()) };
-        let (taken, moments) = match from {
-            Some(Place::Stored(at)) => {
-                let stored = self.cache.touch(at);
+        let (taken, moments) = match (from, &stored) {
+            (_, Some(stored)) => {
                 let moment = stored.moments().iter().find(|moment| moment.ids().len() == known);
                 (moment.map(|moment| sequence.take_up(stored, moment)), stored.moments().to_vec())
             }
-            Some(Place::Busy(slot) | Place::Idle(slot)) => {
+            (Some(Place::Busy(slot) | Place::Idle(slot)), None) => {
                 let slot = &self.slots[slot];
                 let parts = slot.sequence.as_ref().zip(slot.moment(known));
                 (parts.map(|(other, moment)| sequence.take_after(other, moment)), slot.moments().to_vec())
             }
-            None => (None, Vec::new()),
+            (_, None) => (None, Vec::new()),
         };
         if let Some(Err(error)) = taken {
             // The prompt is read from its beginning instead.
@@ -244,7 +254,7 @@ impl Worker {
                 None => self.model.new_sequence().and_then(|new| sequence.insert(new).ensure(tokens)),
             };
             match grown {
-                Err(Error::InsufficientMemory(message)) if self.shed() => {
+                Err(Error::InsufficientMemory(message)) if self.shed(slot) => {
                     tracing::debug!(slot, tokens, "gave an idle state up: {message}");
                 }
                 grown => return grown,
@@ -252,9 +262,11 @@ impl Worker {
         }
     }
 
-    /// Gives memory of the idle slot that was served longest ago back to the system. `false`: there is none.
-    fn shed(&mut self) -> bool {
-        let idle = self.slots.iter_mut().filter(|slot| slot.work.is_none() && slot.sequence.is_some());
+    /// Gives the memory of an idle slot other than `but` back to the system, of the one that was served longest ago.
+    /// `false`: there is none.
+    fn shed(&mut self, but: usize) -> bool {
+        let others = self.slots.iter_mut().enumerate().filter(|(at, _)| *at != but).map(|(_, slot)| slot);
+        let idle = others.filter(|slot| slot.work.is_none() && slot.sequence.is_some());
         idle.min_by_key(|slot| slot.served).is_some_and(Slot::give_up)
     }
 

@@ -52,6 +52,8 @@ pub struct Script {
     pub steps: Arc<AtomicUsize>,
     /// Rows of each feed of each step.
     pub shares: Arc<Mutex<Vec<Vec<usize>>>>,
+    /// First two ids of every prompt that was read from its beginning, in order.
+    pub begun: Arc<Mutex<Vec<[u32; 2]>>>,
     next: Vec<u32>,
     fed: Vec<u32>,
     logits: Vec<f32>,
@@ -72,6 +74,7 @@ impl Script {
             poison: None,
             steps: Arc::default(),
             shares: Arc::default(),
+            begun: Arc::default(),
             next: Vec::new(),
             fed: Vec::new(),
             logits: Vec::new(),
@@ -122,6 +125,9 @@ impl LanguageModel for Script {
         self.fed.clear();
         for Feed { sequence, ids } in feeds {
             self.check(sequence);
+            if let ([a, b, ..], true) = (*ids, sequence.is_empty()) {
+                self.begun.lock().unwrap().push([*a, *b]);
+            }
             let mut all = sequence.ids().to_vec();
             sequence.ensure(all.len() + ids.len())?;
             let mut row = vec![0.0; self.shape.attention.head_dim];
@@ -183,7 +189,16 @@ fn shape(width: usize, context: usize) -> Shape {
 }
 
 pub fn options() -> Options {
-    Options { prefill_chunk: 0, parallel: 1, max_queue: 64, cache_memory: 0, sessions: None, grammars: None, memory: Arc::new(MemoryUse::default), threads: 1 }
+    Options {
+        prefill_chunk: 0,
+        parallel: 1,
+        max_queue: 64,
+        cache_memory: 0,
+        sessions: None,
+        grammars: None,
+        memory: Arc::new(MemoryUse::default),
+        threads: 1,
+    }
 }
 
 /// Greedy, four tokens.
