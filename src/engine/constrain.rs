@@ -11,7 +11,7 @@ use std::sync::{Arc, OnceLock};
 use llguidance::api::TopLevelGrammar;
 use llguidance::toktrie::{ApproximateTokEnv, TokEnv, TokRxInfo, TokTrie};
 use llguidance::{Matcher, ParserFactory};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::error::{Error, Result};
 use crate::text::Tokenizer;
@@ -51,7 +51,13 @@ impl Grammar {
 
     fn top_level(&self) -> Result<TopLevelGrammar> {
         Ok(match self {
-            Grammar::JsonSchema(schema) => TopLevelGrammar::from_json_schema(schema.clone()),
+            Grammar::JsonSchema(schema) => {
+                let mut schema = schema.clone();
+                if let Some(fields) = schema.as_object_mut() {
+                    fields.entry("x-guidance").or_insert_with(|| json!({"whitespace_pattern": WHITESPACE}));
+                }
+                TopLevelGrammar::from_json_schema(schema)
+            }
             Grammar::Regex(regex) => TopLevelGrammar::from_regex(regex),
             Grammar::Lark(lark) => TopLevelGrammar::from_lark(lark.clone()),
             Grammar::Choice(texts) if texts.is_empty() => {
@@ -65,6 +71,10 @@ impl Grammar {
         })
     }
 }
+
+/// Between the parts of a JSON text: a space, or a line break with its indentation. Without a bound a model that likes
+/// white space may give nothing else until its tokens are used up.
+const WHITESPACE: &str = r"(\x20|\x0A[\x20\x09]{0,40})";
 
 /// Compiles grammars for one tokenizer.
 pub struct Grammars {

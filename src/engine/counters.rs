@@ -175,17 +175,16 @@ impl Board {
         }
         let totals = &mut inner.status.totals;
         match end {
-            End::Answered(reason, generated) => {
-                totals.generated_tokens += generated as u64;
-                match reason {
-                    StopReason::Stop | StopReason::StopString => totals.stopped += 1,
-                    StopReason::Length => totals.cut += 1,
-                    StopReason::Cancelled => totals.cancelled += 1,
-                }
-            }
-            End::Gone => totals.cancelled += 1,
-            End::Failed => totals.failed += 1,
+            End::Answered(reason, _) => match reason {
+                StopReason::Stop | StopReason::StopString => totals.stopped += 1,
+                StopReason::Length => totals.cut += 1,
+                StopReason::Cancelled => totals.cancelled += 1,
+            },
+            End::Gone(_) => totals.cancelled += 1,
+            End::Failed(_) => totals.failed += 1,
         }
+        let (End::Answered(_, generated) | End::Gone(generated) | End::Failed(generated)) = end;
+        totals.generated_tokens += generated as u64;
         inner.typical = (inner.typical * 3 + stayed) / 4;
     }
 
@@ -214,12 +213,12 @@ impl Board {
     }
 }
 
-/// How a request left.
+/// How a request left, after so many generated tokens.
 pub(super) enum End {
-    /// With its `Done`, after so many generated tokens.
+    /// With its `Done`.
     Answered(StopReason, usize),
     /// Nobody listened any more.
-    Gone,
+    Gone(usize),
     /// With its `Failed`.
-    Failed,
+    Failed(usize),
 }

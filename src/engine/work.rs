@@ -167,11 +167,14 @@ impl Work {
 
     /// What an ending means for the totals.
     pub fn outcome(&self, ending: &Ending) -> End {
-        match (ending, &self.task) {
-            (Ending::Finished(reason), Task::Answer(answer)) => End::Answered(*reason, answer.generated()),
-            (Ending::Finished(reason), Task::Score(_)) => End::Answered(*reason, 0),
-            (Ending::Failed(_), _) => End::Failed,
-            (Ending::Gone, _) => End::Gone,
+        let generated = match &self.task {
+            Task::Answer(answer) => answer.generated(),
+            Task::Score(_) => 0,
+        };
+        match ending {
+            Ending::Finished(reason) => End::Answered(*reason, generated),
+            Ending::Failed(_) => End::Failed(generated),
+            Ending::Gone => End::Gone(generated),
         }
     }
 

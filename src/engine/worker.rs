@@ -135,7 +135,7 @@ impl Worker {
     /// The slot a request gets, with the longest beginning of its prompt that is known.
     fn choose(&self, work: &Work) -> Option<Choice> {
         let idle: Vec<_> = self.slots.iter().enumerate().filter_map(|(at, slot)| slot.idle(at)).collect();
-        if !work.reuses() {
+        if idle.is_empty() || !work.reuses() {
             return choose(&[], &idle);
         }
         let prompt = work.ids();
@@ -365,15 +365,25 @@ impl Worker {
 
     fn end(&mut self, slot: usize, ending: Ending) {
         let Some(work) = self.slots[slot].work.take() else { return };
-        if work.is_kept() {
-            self.mark(slot);
-            if self.sessions.is_some()
-                && let Some((session, sessions)) = self.put_aside(slot).zip(self.sessions.as_ref())
-            {
-                sessions.keep(session);
-            }
-        }
+        let kept = work.is_kept();
+        // What gave a wrong number once would give it to whoever goes on from there.
+        let sound = !matches!(&ending, Ending::Failed(error) if !matches!(error, Error::InsufficientMemory(_)));
         self.leave(work, true, ending);
+        if !sound {
+            self.slots[slot].clear();
+        } else if kept {
+            self.keep(slot);
+        }
+    }
+
+    /// Keeps what a request leaves behind.
+    fn keep(&mut self, slot: usize) {
+        self.mark(slot);
+        if self.sessions.is_some()
+            && let Some((session, sessions)) = self.put_aside(slot).zip(self.sessions.as_ref())
+        {
+            sessions.keep(session);
+        }
     }
 
     fn leave(&self, work: Work, ran: bool, ending: Ending) {

@@ -38,8 +38,8 @@ fn trace(before: u32, id: u32) -> u32 {
 
 /// See the head.
 pub struct Script {
-    shape: Shape,
-    layout: StateLayout,
+    pub shape: Shape,
+    pub layout: StateLayout,
     pub arena: Arena,
     pub rule: Rule,
     pub rows: usize,
@@ -54,9 +54,9 @@ pub struct Script {
     pub shares: Arc<Mutex<Vec<Vec<usize>>>>,
     /// First two ids of every prompt that was read from its beginning, in order.
     pub begun: Arc<Mutex<Vec<[u32; 2]>>>,
-    next: Vec<u32>,
-    fed: Vec<u32>,
-    logits: Vec<f32>,
+    pub next: Vec<u32>,
+    pub fed: Vec<u32>,
+    pub logits: Vec<f32>,
 }
 
 impl Script {
