@@ -213,7 +213,7 @@ impl Engine {
             request.params.seed = request.params.seed.wrapping_add(index);
             let ids = request.ids.clone();
             let answer = Answer::new(request, constrained.as_ref().map(Constrained::fork), events, cancel.clone());
-            let work = Work::new(first + index, ids, Task::Answer(answer));
+            let work = Work::new(first + index, ids, Task::Answer(Box::new(answer)));
             self.send(if count > 1 { work.of_several(first) } else { work })?;
             Ok(Stream { events: receiver, cancel, ended: false })
         };

@@ -29,7 +29,7 @@ pub(super) enum Ending {
 
 /// The task behind the ids.
 pub(super) enum Task {
-    Answer(Answer),
+    Answer(Box<Answer>),
     Score(Scoring),
 }
 
