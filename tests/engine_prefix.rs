@@ -131,6 +131,23 @@ fn the_budget_is_kept_and_the_least_recently_used_leaves_first() {
 }
 
 #[test]
+fn conversations_that_begin_alike_share_the_memory_of_their_beginning() {
+    let engine = engine(Script::new(700, 64, Limits::default()), 1, 1 << 24);
+    let beginning = text(3, 520);
+    let ask = |last: u32| cached(&engine, &[&beginning[..], &[last; 8]].concat());
+    assert_eq!(ask(1), 0);
+    // Something else takes the slot, so that the first is put aside; the second then begins with a copy.
+    assert_eq!(cached(&engine, &text(4, 30)), 0);
+    let one = engine.status().cache.bytes;
+    assert!(ask(2) >= 500 && ask(3) >= 500);
+    assert_eq!(cached(&engine, &text(6, 30)), 0);
+    let status = engine.status().cache;
+    assert!(status.stored >= 3, "{status:?}");
+    // 512 of the 532 tokens are two segments that all three hold together.
+    assert!(status.bytes < one * 3 / 2, "{status:?}, the first alone took {one}");
+}
+
+#[test]
 fn several_answers_read_their_prompt_once_and_are_those_of_their_seeds() {
     let params = SamplingParams { temperature: 1.0, seed: 40, ..SamplingParams::default() };
     let prompt = text(5, 45);

@@ -9,7 +9,8 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use hipfire::arena::Limits;
-use hipfire::engine::{Engine, Event, Options, SessionFolder};
+use hipfire::config::{AttentionMode, KvMode, RopePrecision};
+use hipfire::engine::{Engine, Event, LoadOptions, Loaded, Options, SessionFolder};
 use hipfire::error::Error;
 use script::{Script, expected, hashing, options, request, tokens};
 
@@ -122,6 +123,41 @@ fn sessions_without_memory_for_them_are_refused() {
     let sessions = Some(SessionFolder { path: folder.path().into(), model: [0; 32] });
     let refused = Engine::start(Box::new(Script::small()), Options { sessions, ..options() }).err().unwrap();
     assert!(refused.to_string().contains("--cache-memory"), "{refused}");
+}
+
+#[test]
+fn a_loaded_models_sessions_are_its_own_and_those_of_its_settings() {
+    let folder = tempfile::tempdir().unwrap();
+    let known = |kv_mode| {
+        let options = LoadOptions {
+            model: None,
+            max_seq: Some(256),
+            threads: Some(1),
+            memory_limit: None,
+            kv_mode: Some(kv_mode),
+            kv_backend: None,
+            prefill_chunk: 64,
+            parallel: 1,
+            max_queue: 4,
+            cache_memory: 1 << 26,
+            session_dir: Some(folder.path().into()),
+            gather: true,
+            attention: AttentionMode::Sparse,
+            rope_precision: RopePrecision::F32,
+        };
+        let loaded = Loaded::open(&options, &mut |_| {}).unwrap();
+        let ids = loaded.text.tokenizer.encode_raw("Once upon a time there was a fox.").unwrap();
+        let last = loaded.engine.submit(request(&ids)).unwrap().last();
+        match last {
+            Some(Event::Done(done)) => (done.usage.cached, ids.len() - 1),
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(known(KvMode::F32).0, 0);
+    let (cached, most) = known(KvMode::F32);
+    assert_eq!(cached, most);
+    assert_eq!(known(KvMode::Q8).0, 0, "another form of the same model");
+    assert_eq!(files(folder.path()).len(), 2);
 }
 
 /// The variable that makes this program the one that is killed.
