@@ -167,7 +167,8 @@ impl Export for Jsonl {
                 Some(call) => json!({"event": "tool_call", "tool_call": call}),
                 None => return Ok(()),
             },
-            TextEvent::Done(_) | TextEvent::Failed(_) => return Ok(()),
+            // `run` asks for no log-probabilities.
+            TextEvent::Token(_) | TextEvent::Done(_) | TextEvent::Failed(_) => return Ok(()),
         };
         self.output.json(&line)
     }

@@ -4,7 +4,6 @@
 //! Always true: what was generated has been written before the program ends, however it ends.
 //! Not here: the forms of output (`export`), templates and tokens (`text`), generation (`engine`).
 
-use std::hash::{BuildHasher, Hasher};
 use std::io::{self, Write};
 
 use serde_json::{Map, Value};
@@ -14,7 +13,9 @@ use super::export::{self, Context};
 use super::settings::{Origin, Setting};
 use super::ui::Ui;
 use super::{Failure, input, interrupt};
-use crate::engine::{Loaded, Prompt, Request, SamplingParams, StopReason, TextEvent, TextOptions, TextStream};
+use crate::engine::{
+    Loaded, Prompt, Request, SamplingParams, StopReason, TextEvent, TextOptions, TextStream, drawn_seed,
+};
 use crate::error::Error;
 use crate::text::{Conversation, GenerationConfig, Message, Role};
 
@@ -25,9 +26,7 @@ pub fn run(args: &RunArgs, settings: &[Setting], ui: Ui) -> Result<(), Failure> 
     let cancel = interrupt()?;
     let loaded = ui.load(&args.model)?;
     let prompt = prompt(args, &loaded, &text)?;
-    // 53 bits, so that every JSON reader gives the same number back.
-    let drawn = std::hash::RandomState::new().build_hasher().finish() >> 11;
-    let params = args.sampling.over(SamplingParams::of_model(loaded.text.generation.as_ref()), drawn);
+    let params = args.sampling.over(SamplingParams::of_model(loaded.text.generation.as_ref()), drawn_seed());
     let context = Context { model: loaded.name.clone(), settings: effective(settings, &params) };
 
     let request = Request {

@@ -14,7 +14,7 @@ use crate::config::{AttentionMode, KvBackend, KvMode, RopePrecision};
 use crate::error::{Error, Result};
 use crate::model::{self, load::Plan};
 use crate::text::tokenizer::AddedToken;
-use crate::text::{Conversation, GenerationConfig, Template, Tokenizer, stop_ids};
+use crate::text::{Conversation, GenerationConfig, Rendered, Template, Tokenizer, stop_ids};
 use crate::weights::Source;
 use crate::weights::gguf::Vocabulary;
 use crate::weights::gguf::vocabulary::TokenKind;
@@ -159,10 +159,15 @@ impl TextSide {
         Ok(TextSide { tokenizer: Arc::new(tokenizer), template, generation: Some(generation), stop_ids: Vec::new() })
     }
 
+    /// A conversation as its model's template writes it.
+    pub fn render(&self, conversation: &Conversation) -> Result<Rendered> {
+        let template = self.template.as_ref().map_err(|error| Error::model(error.to_string()))?;
+        template.render(conversation)
+    }
+
     /// The prompt of a conversation.
     pub fn chat_prompt(&self, conversation: &Conversation) -> Result<Prompt> {
-        let template = self.template.as_ref().map_err(|error| Error::model(error.to_string()))?;
-        let rendered = template.render(conversation)?;
+        let rendered = self.render(conversation)?;
         let reading = Reading::Chat { thinking: rendered.opens_thinking() };
         Ok(Prompt { ids: rendered.ids(&self.tokenizer)?, reading })
     }

@@ -49,7 +49,7 @@ pub use kernels::{KernelEntry, KernelList, list_kernels};
 pub use load::{LoadOptions, Loaded, MemoryLimit, TextSide, describe, generation_config, memory_plan};
 pub use quantize::{QuantizeOptions, Quantized, QuantizedGroup, quantize_model, quantize_types};
 pub use request::{Cancel, Done, Event, Request, StopReason, Token, Usage};
-pub use sampler::SamplingParams;
+pub use sampler::{SamplingParams, drawn_seed};
 use scheduler::Limits;
 use score::Scoring;
 pub use score::{Row, ScoreOptions, ScoreTotals};

@@ -6,6 +6,7 @@
 //! Not here: where logits come from (`worker`), log-probabilities (`logits`), grammars.
 
 use std::collections::HashMap;
+use std::hash::{BuildHasher, Hasher};
 
 use super::logits::{Ranked, largest};
 use crate::error::{Error, Result};
@@ -48,6 +49,11 @@ impl Default for SamplingParams {
             seed: 0,
         }
     }
+}
+
+/// A seed where none was given. 53 bits, so that every JSON reader gives the same number back.
+pub fn drawn_seed() -> u64 {
+    std::hash::RandomState::new().build_hasher().finish() >> 11
 }
 
 impl SamplingParams {

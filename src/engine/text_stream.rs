@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::{Event, MemoryUse, StopReason, Usage};
+use super::{Event, MemoryUse, StopReason, Token, Usage};
 use crate::error::{Error, Result};
 use crate::text::{AnswerParser, Detokenizer, Event as Part, StopStrings, Tokenizer};
 
@@ -48,6 +48,9 @@ pub enum TextEvent {
     },
     /// More of the thinking, the answer or a tool call.
     Part(Part),
+    /// A token of the content, with its log-probability; before the part that its text belongs to. Only where
+    /// [`super::Request::logprobs`] asked for it.
+    Token(Token),
     /// The end. Nothing follows.
     Done(TextDone),
     /// The end, by an error. Nothing follows.
@@ -63,6 +66,8 @@ pub struct TextDone {
     pub usage: Usage,
     /// How many of the generated tokens were thinking, its end mark included.
     pub reasoning_tokens: usize,
+    /// The stop string that ended it.
+    pub stop: Option<String>,
     /// See [`super::Done::memory`].
     pub memory: MemoryUse,
 }
@@ -118,16 +123,22 @@ impl<S: Tokens> TextStream<S> {
         })
     }
 
-    fn token(&mut self, id: u32) {
+    fn token(&mut self, token: Token) {
         self.generated += 1;
-        let text = self.detokenizer.push(id);
-        let parts = match &mut self.parser {
-            None => vec![Part::Content(text)],
+        let text = self.detokenizer.push(token.id);
+        let (parts, content) = match &mut self.parser {
+            None => (vec![Part::Content(text)], true),
             Some(parser) => {
                 self.reasoning += usize::from(parser.is_reasoning());
-                parser.push(id, &text)
+                let before = parser.is_content();
+                let parts = parser.push(token.id, &text);
+                // The mark that begins a call, or that ended the thinking, is not content.
+                (parts, before && parser.is_content())
             }
         };
+        if content && token.logprob.is_some() {
+            self.ready.push_back(TextEvent::Token(token));
+        }
         self.parts(parts);
     }
 
@@ -196,7 +207,7 @@ impl<S: Tokens> Iterator for TextStream<S> {
                 Event::Prefill { done, total } => return Some(TextEvent::Prefill { done, total }),
                 // The engine may be a step ahead of the stop string.
                 Event::Token(_) if self.stopped => {}
-                Event::Token(token) => self.token(token.id),
+                Event::Token(token) => self.token(token),
                 Event::Done(done) => {
                     self.flush();
                     self.ended = true;
@@ -206,6 +217,7 @@ impl<S: Tokens> Iterator for TextStream<S> {
                         reason,
                         usage,
                         reasoning_tokens: self.reasoning,
+                        stop: self.stops.found().map(str::to_string),
                         memory: done.memory,
                     }));
                 }

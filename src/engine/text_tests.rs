@@ -78,7 +78,7 @@ fn a_stop_string_ends_the_content_stops_the_engine_and_what_follows_is_not_count
     let (reasoning, content, end, cancelled) = read(text, done(99), CHAT, &["never", "n END o"]);
     assert_eq!((reasoning.as_str(), content.as_str(), cancelled), ("A fox END, a hen END", "A fox and a he", true));
     let end = finished(end);
-    assert_eq!(end.reason, StopReason::StopString);
+    assert_eq!((end.reason, end.stop.as_deref()), (StopReason::StopString, Some("n END o")));
     assert!(end.usage.generated <= tokenizer().encode_raw(text).unwrap().len());
     let until = tokenizer().encode_raw("A fox END, a hen END</think>A fox and a hen END o").unwrap().len();
     assert!(end.usage.generated.abs_diff(until) <= 1, "{end:?} {until}");

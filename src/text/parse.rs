@@ -104,6 +104,11 @@ impl AnswerParser {
         matches!(self.state, State::Reasoning)
     }
 
+    /// Whether the answer is in its content proper: neither thinking nor a call.
+    pub fn is_content(&self) -> bool {
+        matches!(self.state, State::Content)
+    }
+
     /// The next token and the text that it completed (from [`crate::text::Detokenizer`]; may be empty).
     pub fn push(&mut self, id: u32, piece: &str) -> Vec<Event> {
         match self.tags.iter().position(|tag| *tag == Some(id)) {

@@ -61,7 +61,8 @@ pub struct StopStrings {
     stops: Vec<String>,
     /// A suffix of the text so far that a stop string begins with.
     held: String,
-    stopped: bool,
+    /// Which of them was found.
+    found: Option<usize>,
 }
 
 impl StopStrings {
@@ -72,29 +73,34 @@ impl StopStrings {
         if stops.iter().any(String::is_empty) {
             return Err(Error::invalid("a stop string is empty: leave it out or write at least one character"));
         }
-        Ok(StopStrings { stops, held: String::new(), stopped: false })
+        Ok(StopStrings { stops, held: String::new(), found: None })
     }
 
     /// Text that can be shown now, and whether a stop string was found: it and all that follows are swallowed.
     pub fn push(&mut self, text: &str) -> (String, bool) {
-        if self.stopped {
+        if self.found.is_some() {
             return (String::new(), true);
         }
         self.held.push_str(text);
         // The string that is complete first wins, and of those the one that began first, so that the cut does not
         // depend on how much text arrived at once.
-        let ends = self.stops.iter().filter_map(|stop| {
+        let ends = self.stops.iter().enumerate().filter_map(|(which, stop)| {
             let start = self.held.find(stop.as_str())?;
-            Some((start + stop.len(), start))
+            Some((start + stop.len(), start, which))
         });
-        if let Some((_, start)) = ends.min() {
-            self.stopped = true;
+        if let Some((_, start, which)) = ends.min() {
+            self.found = Some(which);
             self.held.truncate(start);
             return (std::mem::take(&mut self.held), true);
         }
         let shown = self.held.len() - self.stops.iter().map(|stop| overlap(&self.held, stop)).max().unwrap_or(0);
         let rest = self.held.split_off(shown);
         (std::mem::replace(&mut self.held, rest), false)
+    }
+
+    /// The string that ended the text.
+    pub fn found(&self) -> Option<&str> {
+        self.found.map(|which| self.stops[which].as_str())
     }
 
     /// The text that was held back and did not become a stop string.
