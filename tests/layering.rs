@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 /// Folders of `src/`, and what each may import. `error`, `config` and `e4m3` are leaves that everyone may use.
 ///
 /// `engine` reads `arena`, `backend` and `device` for `doctor` alone: what it describes lies there.
-const MAY_IMPORT: [(&str, &[&str]); 9] = [
+const MAY_IMPORT: [(&str, &[&str]); 10] = [
     ("device", &[]),
     ("arena", &["device"]),
     ("weights", &["arena"]),
@@ -15,7 +15,8 @@ const MAY_IMPORT: [(&str, &[&str]); 9] = [
     ("model", &["arena", "backend", "state", "weights"]),
     ("text", &[]),
     ("engine", &["arena", "backend", "device", "model", "state", "text", "weights"]),
-    ("cli", &["engine", "text"]),
+    ("server", &["engine", "text"]),
+    ("cli", &["engine", "server", "text"]),
 ];
 const LEAVES: [&str; 3] = ["error", "config", "e4m3"];
 const MAX_LINES: usize = 500;

@@ -9,6 +9,8 @@ use std::path::PathBuf;
 use clap::builder::{BoolishValueParser, NonEmptyStringValueParser, PossibleValuesParser};
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 
+use super::chat::ChatArgs;
+use super::serve_args::ServeArgs;
 use super::serving::ServingArgs;
 use super::values::{self, AutoKvBackend, AutoKvMode, Device};
 use crate::config::{AttentionMode, RopePrecision};
@@ -42,6 +44,10 @@ pub struct Cli {
 pub enum Verb {
     /// Answer one prompt
     Run(Box<RunArgs>),
+    /// Talk with a model, or with a server
+    Chat(Box<ChatArgs>),
+    /// Serve the model to clients of OpenAI's and Anthropic's APIs
+    Serve(Box<ServeArgs>),
     /// Print the log-probability of every token of a text
     Score(ScoreArgs),
     /// Describe a model: shape, parameters and bytes by group

@@ -5,6 +5,7 @@
 //! Not here: how text is generated (`engine`), what it means (`text`).
 
 pub mod args;
+pub mod chat;
 mod doctor;
 mod export;
 mod input;
@@ -12,6 +13,8 @@ mod inspect;
 mod quantize;
 mod run;
 mod score;
+mod serve;
+pub mod serve_args;
 pub mod serving;
 pub mod settings;
 mod ui;
@@ -73,6 +76,8 @@ fn dispatch(args: Vec<OsString>) -> Result<(), Failure> {
     match cli.verb {
         None => Output::new().text(&Cli::command().render_help().to_string()).map_err(Failure::from),
         Some(Verb::Run(args)) => run::run(&args, &settings, ui),
+        Some(Verb::Chat(args)) => Ok(chat::chat(&args, ui)?),
+        Some(Verb::Serve(args)) => serve::serve(&args, &settings, ui),
         Some(Verb::Score(args)) => score::score(&args, &ui),
         Some(Verb::Inspect(args)) => inspect::inspect(&args),
         Some(Verb::Doctor(args)) => doctor::doctor(&args, &ui),

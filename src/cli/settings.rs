@@ -122,6 +122,7 @@ impl fmt::Display for Setting {
                 false => Value::String(text.clone()).to_string(),
             };
         let line = match self.values.as_slice() {
+            [_, ..] if SECRETS.contains(&self.name.as_str()) => format!("# {} is set", self.name),
             [] => format!("# {} is not set", self.name),
             [one] if !LISTS.contains(&self.name.as_str()) => format!("{} = {}", self.name, quote(one)),
             list => {
@@ -134,7 +135,10 @@ impl fmt::Display for Setting {
 }
 
 /// Settings that hold several values.
-const LISTS: [&str; 2] = ["stop", "logit-bias"];
+const LISTS: [&str; 4] = ["stop", "logit-bias", "cors-origin", "alias"];
+
+/// Settings whose value is never shown.
+const SECRETS: [&str; 1] = ["api-key"];
 
 /// Reads all layers. The arguments start with the program's name.
 pub fn resolve(args: Vec<OsString>) -> Result<Resolved, Failure> {

@@ -14,8 +14,8 @@ use tracing_subscriber::EnvFilter;
 use super::Failure;
 use super::args::{Color, GlobalArgs, LogFormat, ModelArgs};
 use super::values::Device;
-use crate::engine::Loaded;
 use crate::engine::doctor::require_device;
+use crate::engine::{LoadOptions, Loaded};
 use crate::error::{Error, Result};
 
 /// A prompt that is read faster than this needs no progress.
@@ -94,7 +94,12 @@ impl Ui {
 
     /// Loads a model, with a bar on a terminal and a log line elsewhere.
     pub fn load(&self, model: &ModelArgs) -> Result<Loaded> {
-        if let Device::Hip(number) = model.device {
+        self.load_with(model.device, &model.load_options(), &mut |_| {})
+    }
+
+    /// The same; `progress` is called with the share done, from 0 to 1.
+    pub fn load_with(&self, device: Device, options: &LoadOptions, progress: &mut dyn FnMut(f32)) -> Result<Loaded> {
+        if let Device::Hip(number) = device {
             require_device(number)?;
         }
         let started = Instant::now();
@@ -104,7 +109,8 @@ impl Ui {
             bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
             bar
         });
-        let loaded = Loaded::open(&model.load_options(), &mut |share| {
+        let loaded = Loaded::open(options, &mut |share| {
+            progress(share);
             if let Some(bar) = &bar {
                 bar.set_position((share * LOAD_STEPS as f32) as u64);
             }

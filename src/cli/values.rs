@@ -6,6 +6,7 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::time::Duration;
 
 use crate::config::{KvBackend, KvMode};
 use crate::engine::MemoryLimit;
@@ -35,6 +36,15 @@ pub fn memory_limit(text: &str) -> Result<MemoryLimit, String> {
     match scaled(text)? {
         0 => Err("use more than 0 bytes".into()),
         bytes => Ok(MemoryLimit::Bytes(bytes)),
+    }
+}
+
+/// Seconds, whole or not, up to a year.
+pub fn seconds(text: &str) -> Result<Duration, String> {
+    const YEAR: f64 = 366.0 * 86400.0;
+    match text.trim().parse::<f64>() {
+        Ok(seconds) if (0.0..=YEAR).contains(&seconds) => Ok(Duration::from_secs_f64(seconds)),
+        _ => Err("use a number of seconds, at least 0".into()),
     }
 }
 
@@ -156,6 +166,12 @@ mod tests {
         for text in ["", "k", "-1", "1.5", "1e3x", "12T", "99999999999G", "nan", "infG"] {
             assert!(size(text).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn seconds_may_have_fractions_but_no_sign() {
+        assert_eq!(seconds("1.5"), Ok(Duration::from_millis(1500)));
+        assert!(["", "-1", "nan", "inf", "1e99", "5s"].iter().all(|text| seconds(text).is_err()));
     }
 
     #[test]

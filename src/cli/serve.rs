@@ -1,0 +1,49 @@
+//! `hipfire serve`: from what was typed to a running server.
+//!
+//! Owns: the keys' sources, the settings that `/props` shows.
+//! Always true: a secret is never printed; a mistake is found before the socket listens.
+//! Not here: the server itself (`server`).
+
+use serde_json::{Map, Value};
+
+use super::Failure;
+use super::serve_args::ServeArgs;
+use super::settings::Setting;
+use super::ui::Ui;
+use crate::error::Error;
+use crate::server::{self, Key, Options};
+
+/// Serves until a signal.
+pub fn serve(args: &ServeArgs, settings: &[Setting], ui: Ui) -> Result<(), Failure> {
+    let mut keys = Vec::new();
+    if let Some(secret) = &args.api_key {
+        keys.push(Key::new(secret).map_err(|error| Failure::Usage(format!("--api-key: {error}")))?);
+    }
+    if let Some(path) = &args.api_key_file {
+        keys.push(Key::from_file(path).map_err(usage)?);
+    }
+    // Files and addresses of this machine are nobody else's business.
+    let shown = |setting: &&Setting| !["api-key", "api-key-file", "model", "config", "host"].contains(&&*setting.name);
+    let settings: Map<String, Value> = settings.iter().filter(shown).map(|s| (s.name.clone(), s.json())).collect();
+    let options = Options {
+        host: args.host,
+        port: args.port,
+        keys,
+        cors_origins: args.cors_origin.clone(),
+        aliases: args.alias.clone(),
+        body_limit: args.body_limit,
+        grace: args.grace,
+        reasoning_field: args.reasoning_field.into(),
+        settings: settings.into(),
+    };
+    options.check().map_err(usage)?;
+    let (device, load) = (args.model.device, args.serving.apply(args.model.load_options()));
+    Ok(server::serve(options, move |progress| ui.load_with(device, &load, progress))?)
+}
+
+fn usage(error: Error) -> Failure {
+    match error {
+        Error::Invalid(message) => Failure::Usage(message),
+        error => error.into(),
+    }
+}

@@ -1,0 +1,122 @@
+//! What the server says about itself.
+//!
+//! Owns: models, health, metrics, properties, slots, and the reason why there are no embeddings.
+//! Always true: asking never waits for the model; nothing here names a path of this machine.
+//! Not here: the numbers (`metrics`, the engine).
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::{Path, State};
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use prometheus_client::encoding::text::{encode_eof, encode_registry};
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::Registry;
+use serde_json::{Value, json};
+
+use super::error::ApiError;
+use super::{App, FINGERPRINT, body};
+use crate::engine::{Loaded, SamplingParams};
+
+fn model_entry(app: &App, loaded: &Loaded, id: &str) -> Value {
+    json!({
+        "id": id,
+        "object": "model",
+        "created": app.started,
+        "owned_by": "hipfire",
+        "meta": {"n_ctx": loaded.engine.context(), "n_vocab": loaded.engine.vocab()},
+    })
+}
+
+/// `GET /v1/models`.
+pub async fn models(State(app): State<Arc<App>>) -> Result<Response, ApiError> {
+    let loaded = app.loaded()?;
+    let names = std::iter::once(&loaded.name).chain(app.options.aliases.iter().filter(|alias| *alias != "*"));
+    let data: Value = names.map(|name| model_entry(&app, &loaded, name)).collect();
+    Ok(body::answer(&json!({"object": "list", "data": data})))
+}
+
+/// `GET /v1/models/{id}`.
+pub async fn model(State(app): State<Arc<App>>, Path(id): Path<String>) -> Result<Response, ApiError> {
+    let loaded = app.loaded()?;
+    let name = app.model(&loaded, Some(&id))?;
+    Ok(body::answer(&model_entry(&app, &loaded, &name)))
+}
+
+/// `POST /v1/embeddings`: 501.
+pub async fn embeddings() -> ApiError {
+    let message = "this architecture is trained to continue text and has no embedding to give: use an embedding model";
+    ApiError::new(StatusCode::NOT_IMPLEMENTED, "not_supported", message)
+}
+
+/// `GET /health`: 503 with the load's progress, then 200 with what is on.
+pub async fn health(State(app): State<Arc<App>>) -> Response {
+    let loaded = match app.model_or_share() {
+        Ok(loaded) => loaded,
+        Err(share) => {
+            let message = format!("the model is being loaded ({:.0} %)", share * 100.0);
+            let mut error = ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "model_loading", message);
+            error.extra.insert("progress".into(), json!(share));
+            return error.into_response();
+        }
+    };
+    body::answer(&json!({
+        "status": "ok",
+        "version": env!("CARGO_PKG_VERSION"),
+        "model": loaded.name,
+        "n_ctx": loaded.engine.context(),
+        "memory": (loaded.memory)(),
+    }))
+}
+
+/// `GET /metrics`: Prometheus' text form.
+pub async fn metrics(State(app): State<Arc<App>>) -> Result<Response, ApiError> {
+    let mut now = Registry::with_prefix("hipfire");
+    if let Ok(loaded) = app.model_or_share() {
+        let memory = (loaded.memory)();
+        let gauges = [
+            ("weights_bytes", "Weights, mapped or held", memory.weights),
+            ("reserved_bytes", "Addresses kept for sequences", memory.reserved),
+            ("committed_bytes", "Memory behind them", memory.committed),
+            ("retired_bytes", "Addresses that are not used again", memory.retired),
+            ("peak_resident_bytes", "The most memory that was resident", memory.peak_resident),
+        ];
+        for (name, help, value) in gauges {
+            let gauge = Gauge::<i64>::default();
+            gauge.set(i64::try_from(value).unwrap_or(i64::MAX));
+            now.register(name, help, gauge);
+        }
+    }
+    let mut text = String::new();
+    let written = encode_registry(&mut text, app.metrics.registry())
+        .and_then(|()| encode_registry(&mut text, &now))
+        .and_then(|()| encode_eof(&mut text));
+    written.map_err(|error| {
+        let message = format!("the metrics cannot be written: {error}");
+        ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "metrics_failed", message)
+    })?;
+    let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+    Ok(([(header::CONTENT_TYPE, kind)], Body::from(text)).into_response())
+}
+
+/// `GET /props`: how requests are run that say nothing themselves.
+pub async fn props(State(app): State<Arc<App>>) -> Result<Response, ApiError> {
+    let loaded = app.loaded()?;
+    let defaults = SamplingParams::of_model(loaded.text.generation.as_ref());
+    let sampling = json!({
+        "temperature": defaults.temperature,
+        "top_k": defaults.top_k,
+        "top_p": defaults.top_p,
+        "min_p": defaults.min_p,
+        "repetition_penalty": defaults.repetition_penalty,
+    });
+    Ok(body::answer(&json!({
+        "model": loaded.name,
+        "aliases": app.options.aliases,
+        "build_info": FINGERPRINT,
+        "default_generation_settings": {"n_ctx": loaded.engine.context(), "params": sampling},
+        "modalities": {"vision": false, "audio": false},
+        "settings": app.options.settings,
+    })))
+}

@@ -1,0 +1,145 @@
+//! Between the engine's blocking streams and the connection's asynchronous ones.
+//!
+//! Owns: a thread an answer, the channel to the connection, and the flag that stops all answers of a request when the
+//! connection goes away.
+//! Always true: a request that cannot run fails before its headers are sent; whoever drops `Updates` frees the slots
+//! within one step.
+//! Not here: what is asked (`wire`), how it is written (the APIs).
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use axum::http::StatusCode;
+use tokio::sync::mpsc;
+
+use super::App;
+use super::error::ApiError;
+use super::wire::Ask;
+use crate::engine::{Cancel, Event, Loaded, Request, Stream, TextEvent, TextStream, Tokens};
+use crate::text::Event as Part;
+
+/// Events of one answer that may wait for a slow client before its thread does.
+const AHEAD: usize = 256;
+
+/// Events of all answers of one request, each with the number of its answer.
+pub struct Updates {
+    receiver: mpsc::Receiver<(usize, TextEvent)>,
+    stop: Cancel,
+    running: usize,
+}
+
+impl Updates {
+    /// The next event; `None` behind the last one of the last answer.
+    pub async fn next(&mut self) -> Option<(usize, TextEvent)> {
+        if self.running == 0 {
+            return None;
+        }
+        let (choice, event) = self.receiver.recv().await?;
+        if matches!(event, TextEvent::Done(_) | TextEvent::Failed(_)) {
+            self.running -= 1;
+        }
+        Some((choice, event))
+    }
+}
+
+impl Drop for Updates {
+    fn drop(&mut self) {
+        self.stop.cancel();
+    }
+}
+
+/// Starts all answers of `ask`.
+///
+/// Errors: whatever the template, the tokenizer or the engine has against it.
+pub async fn start(app: &Arc<App>, loaded: &Arc<Loaded>, ask: Ask) -> Result<Updates, ApiError> {
+    let (app, loaded) = (app.clone(), loaded.clone());
+    // Rendering and tokenizing a long conversation would hold up every other connection of this thread.
+    let started = tokio::task::spawn_blocking(move || submit(&app, &loaded, &ask));
+    started.await.unwrap_or_else(|_| {
+        let message = "the request met a bug in the server; its log says where";
+        Err(ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "bug", message))
+    })
+}
+
+fn submit(app: &Arc<App>, loaded: &Arc<Loaded>, ask: &Ask) -> Result<Updates, ApiError> {
+    let stop = app.stop_flag();
+    let (sender, receiver) = mpsc::channel(AHEAD);
+    let mut answers = Vec::new();
+    for source in &ask.sources {
+        let prompt = ask.prompt(loaded, source)?;
+        for _ in 0..ask.copies {
+            let request = Request {
+                ids: prompt.ids.clone(),
+                max_tokens: ask.max_tokens,
+                params: ask.params(loaded, answers.len()),
+                stop_ids: if ask.ignore_stop_ids { Vec::new() } else { loaded.text.stop_ids.clone() },
+                logprobs: ask.logprobs,
+                cancel: stop.clone(),
+            };
+            let submitted = Instant::now();
+            let stream =
+                loaded.engine.submit(request).map_err(|error| ApiError::from(error).blame(ask.source_field))?;
+            let watched = Watched { stream, app: app.clone(), submitted, last: None };
+            let text = TextStream::new(watched, &loaded.text.tokenizer, prompt.reading, ask.text_options())?;
+            answers.push(text);
+        }
+    }
+    let updates = Updates { receiver, stop: stop.clone(), running: answers.len() };
+    for (choice, text) in answers.into_iter().enumerate() {
+        let (sender, one_call) = (sender.clone(), ask.one_call);
+        tokio::task::spawn_blocking(move || forward(choice, text, &sender, one_call));
+    }
+    Ok(updates)
+}
+
+/// Sends the events of one answer until nobody wants them.
+fn forward(choice: usize, text: TextStream<Watched>, sender: &mpsc::Sender<(usize, TextEvent)>, one_call: bool) {
+    let mut called = false;
+    for event in text {
+        let end = matches!(event, TextEvent::Done(_) | TextEvent::Failed(_));
+        if called && !end {
+            continue;
+        }
+        let last_call = one_call && matches!(event, TextEvent::Part(Part::ToolEnd { .. }));
+        if sender.blocking_send((choice, event)).is_err() {
+            return;
+        }
+        called |= last_call;
+    }
+}
+
+/// A stream that is measured while it is read.
+struct Watched {
+    stream: Stream,
+    app: Arc<App>,
+    submitted: Instant,
+    last: Option<Instant>,
+}
+
+impl Iterator for Watched {
+    type Item = Event;
+
+    fn next(&mut self) -> Option<Event> {
+        let event = self.stream.next()?;
+        let metrics = &self.app.metrics;
+        match &event {
+            Event::Token(_) => {
+                let now = Instant::now();
+                match self.last.replace(now) {
+                    None => metrics.first_token.observe((now - self.submitted).as_secs_f64()),
+                    Some(before) => metrics.between_tokens.observe((now - before).as_secs_f64()),
+                }
+            }
+            Event::Done(done) => metrics.ended(done),
+            Event::Failed(error) => metrics.failed(error),
+            Event::Prefill { .. } => {}
+        }
+        Some(event)
+    }
+}
+
+impl Tokens for Watched {
+    fn cancel(&self) {
+        self.stream.cancel();
+    }
+}
