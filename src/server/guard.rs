@@ -20,10 +20,7 @@ use http_body::{Body as HttpBody, Frame, SizeHint};
 use tower_http::cors::{AllowOrigin, CorsLayer};
 
 use super::error::{ApiError, Shape};
-use super::{App, Options};
-
-/// Routes that a browser or a supervisor opens without a key: they tell nothing about anyone's requests.
-const OPEN: [&str; 1] = ["/health"];
+use super::{App, Options, page};
 
 impl IntoResponse for ApiError {
     /// Carries the error to [`observe`], which knows the shape.
@@ -39,7 +36,8 @@ pub async fn admit(State(app): State<Arc<App>>, request: Request, next: Next) ->
     let path = request.uri().path();
     check_host(request.headers(), &app.options)?;
     check_origin(request.method(), request.headers(), &app.options)?;
-    if !OPEN.contains(&path) {
+    // A supervisor and a browser show no key, and what they get tells nothing about anyone's requests.
+    if path != "/health" && !page::PATHS.contains(&path) {
         check_key(request.headers(), &app.options)?;
     }
     Ok(next.run(request).await)

@@ -15,6 +15,7 @@ mod listen;
 mod metrics;
 mod openai;
 mod options;
+mod page;
 mod responses;
 mod stream;
 mod tokens;
@@ -132,6 +133,9 @@ fn routes(app: &Arc<App>) -> Router {
         .route("/tokenize", post(tokens::tokenize))
         .route("/detokenize", post(tokens::detokenize))
         .route("/apply-template", post(tokens::apply_template))
+        .route("/", get(page::html))
+        .route("/page.css", get(page::css))
+        .route("/page.js", get(page::js))
         .route("/health", get(admin::health))
         .route("/metrics", get(admin::metrics))
         .route("/props", get(admin::props))
