@@ -17,7 +17,7 @@ fn bare_program_prints_a_short_help_of_what_works_and_succeeds() {
     for verb in ["run", "score", "inspect", "doctor", "quantize", "completions"] {
         assert!(outcome.out.contains(&format!("\n  {verb} ")), "{verb}: {}", outcome.out);
     }
-    for later in ["chat", "serve", "bench"] {
+    for later in ["bench"] {
         assert!(!outcome.out.contains(&format!("\n  {later} ")), "{later}: {}", outcome.out);
     }
     assert!(outcome.out.lines().count() < 40);

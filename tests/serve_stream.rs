@@ -314,3 +314,30 @@ fn connections_are_kept_open_for_the_next_request() {
     let answer = receive(server.send("GET", "/health", &[], b""));
     assert_eq!(answer.status, 200);
 }
+
+#[test]
+fn a_step_that_does_not_end_fails_its_request_and_the_program_with_a_code_of_its_own() {
+    // A prompt of 1,500 tokens in one step takes this model about a second; a hundredth of that counts as stuck.
+    let server = Server::start(&["--watchdog", "0.02", "--prefill-chunk", "2048"]);
+    let answer = server.post(CHAT, &chat(&"mouse ".repeat(700), json!({})));
+    assert_eq!((answer.status, &answer.json()["error"]["code"]), (500, &json!("device_error")), "{}", answer.text());
+    assert!(answer.text().contains("stuck"), "{}", answer.text());
+    assert_eq!(server.wait(), Some(3));
+}
+
+#[test]
+fn a_full_queue_is_503_with_a_time_and_slots_say_who_runs() {
+    let server = Server::start(&["--max-queue", "0"]);
+    let body = forced(&server, " mouse", 1900, json!({"stream": true}));
+    let mut socket = server.send("POST", CHAT, &[("content-type", "application/json")], body.to_string().as_bytes());
+    let mut lines = BufReader::new(&mut socket).lines();
+    while !lines.next().unwrap().unwrap().contains("mouse") {}
+    let slot = server.get("/slots").json()[0].clone();
+    assert_eq!((&slot["is_processing"], &slot["state"]), (&json!(true), &json!("answering")), "{slot}");
+    let turned_away = server.post(CHAT, &chat("Hello!", json!({})));
+    assert_eq!((turned_away.status, &turned_away.json()["error"]["code"]), (503, &json!("queue_full")));
+    assert!(turned_away.header("retry-after").unwrap().parse::<u64>().unwrap() >= 1);
+    drop(socket);
+    wait("the slot is free", || server.get("/slots").json()[0]["is_processing"] == json!(false));
+    assert_eq!(server.post(CHAT, &chat("Hello!", json!({"max_tokens": 1}))).status, 200);
+}

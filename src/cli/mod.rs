@@ -1,6 +1,6 @@
 //! The command line: one file a verb, and what they share.
 //!
-//! Owns: exit codes (0; 1 failed; 2 usage; 130 interrupted; a closed pipe is 0) and who prints the final sentence.
+//! Owns: exit codes (0; 1 failed; 2 usage; 3 stuck device; 130 interrupted; a closed pipe is 0) and who prints the final sentence.
 //! Always true: standard output holds only what was asked for; everything else goes to standard error.
 //! Not here: how text is generated (`engine`), what it means (`text`).
 
@@ -42,6 +42,8 @@ pub enum Failure {
     Usage(String),
     /// The same, found by clap; also its way to print a help.
     Clap(Box<clap::Error>),
+    /// The device does not answer any more: exit code 3, so that a supervisor starts the program anew.
+    Stuck(String),
     /// What was asked for could not be done: exit code 1, or 130 if it was interrupted.
     Failed(Error),
 }
@@ -112,6 +114,10 @@ fn report(failure: &Failure) -> ExitCode {
         Failure::Clap(error) => {
             let _ = error.print();
             ExitCode::from(error.exit_code() as u8)
+        }
+        Failure::Stuck(message) => {
+            let _ = writeln!(io::stderr(), "error: {message}");
+            ExitCode::from(3)
         }
         Failure::Failed(Error::Cancelled) => ExitCode::from(130),
         // Only standard output is written to: whoever read it has seen enough.

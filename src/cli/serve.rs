@@ -11,7 +11,7 @@ use super::serve_args::ServeArgs;
 use super::settings::Setting;
 use super::ui::Ui;
 use crate::error::Error;
-use crate::server::{self, Key, Options};
+use crate::server::{self, Ended, Key, Options};
 
 /// Serves until a signal.
 pub fn serve(args: &ServeArgs, settings: &[Setting], ui: Ui) -> Result<(), Failure> {
@@ -33,12 +33,16 @@ pub fn serve(args: &ServeArgs, settings: &[Setting], ui: Ui) -> Result<(), Failu
         aliases: args.alias.clone(),
         body_limit: args.body_limit,
         grace: args.grace,
+        watchdog: args.watchdog,
         reasoning_field: args.reasoning_field.into(),
         settings: settings.into(),
     };
     options.check().map_err(usage)?;
     let (device, load) = (args.model.device, args.serving.apply(args.model.load_options()));
-    Ok(server::serve(options, move |progress| ui.load_with(device, &load, progress))?)
+    match server::serve(options, move |progress| ui.load_with(device, &load, progress))? {
+        Ended::Drained => Ok(()),
+        Ended::Stuck(message) => Err(Failure::Stuck(message)),
+    }
 }
 
 fn usage(error: Error) -> Failure {

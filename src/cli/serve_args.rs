@@ -42,6 +42,9 @@ pub struct ServeArgs {
     /// Seconds that running answers have to finish after the first signal
     #[arg(long, default_value = "30", value_name = "SECONDS", value_parser = values::seconds)]
     pub grace: Duration,
+    /// Seconds that one step may take before the device counts as stuck and the program ends with code 3 (0: any)
+    #[arg(long, default_value = "600", value_name = "SECONDS", value_parser = values::seconds)]
+    pub watchdog: Duration,
     /// Field of a chat answer that carries the thinking
     #[arg(long, value_enum, default_value_t = Field::ReasoningContent, value_name = "NAME")]
     pub reasoning_field: Field,

@@ -15,7 +15,7 @@ use super::Failure;
 use super::args::{Color, GlobalArgs, LogFormat, ModelArgs};
 use super::values::Device;
 use crate::engine::doctor::require_device;
-use crate::engine::{LoadOptions, Loaded};
+use crate::engine::{DeviceLock, LoadOptions, Loaded};
 use crate::error::{Error, Result};
 
 /// A prompt that is read faster than this needs no progress.
@@ -99,9 +99,13 @@ impl Ui {
 
     /// The same; `progress` is called with the share done, from 0 to 1.
     pub fn load_with(&self, device: Device, options: &LoadOptions, progress: &mut dyn FnMut(f32)) -> Result<Loaded> {
-        if let Device::Hip(number) = device {
-            require_device(number)?;
-        }
+        let lock = match device {
+            Device::Hip(number) => {
+                require_device(number)?;
+                Some(DeviceLock::hip(number)?)
+            }
+            Device::Auto | Device::Cpu => None,
+        };
         let started = Instant::now();
         let bar = self.bars.then(|| {
             let style = ProgressStyle::with_template("{msg} {bar:30} {percent} %");
@@ -109,12 +113,15 @@ impl Ui {
             bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
             bar
         });
-        let loaded = Loaded::open(options, &mut |share| {
+        let mut loaded = Loaded::open(options, &mut |share| {
             progress(share);
             if let Some(bar) = &bar {
                 bar.set_position((share * LOAD_STEPS as f32) as u64);
             }
         });
+        if let Ok(loaded) = &mut loaded {
+            loaded.lock = lock;
+        }
         match bar {
             Some(bar) => bar.finish_and_clear(),
             None => {

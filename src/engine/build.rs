@@ -31,6 +31,25 @@ pub struct MemoryUse {
     pub peak_resident: u64,
 }
 
+/// What is on: the choices of a load with those that were left to the program.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Receipt {
+    /// Where the model runs.
+    pub device: &'static str,
+    /// Threads that a step's work is shared among.
+    pub threads: usize,
+    /// How keys and values are stored.
+    pub kv_mode: String,
+    /// How the context's memory is obtained.
+    pub kv_backend: String,
+    /// Which keys a query reads.
+    pub attention: String,
+    /// What computes.
+    pub kernels: &'static str,
+    /// Draft tokens a step.
+    pub speculation: usize,
+}
+
 /// A model ready to run, and a look at its memory that any thread may take.
 pub struct Built {
     /// The model.
@@ -39,6 +58,8 @@ pub struct Built {
     pub memory: MemoryProbe,
     /// The same for every load whose sequences go on alike; all zeros where nobody asked for sessions.
     pub identity: ModelKey,
+    /// What is on.
+    pub receipt: Receipt,
 }
 
 /// Says what a model holds now; any thread may ask.
@@ -59,6 +80,15 @@ pub fn build(source: &Source, options: &LoadOptions, progress: &mut dyn FnMut(f3
         None => ModelKey::default(),
     };
     let model = model::load::cpu(opened, &translated, progress)?;
+    let receipt = Receipt {
+        device: "cpu",
+        threads: translated.threads,
+        kv_mode: translated.kv_mode().to_string(),
+        kv_backend: translated.kv_backend().to_string(),
+        attention: translated.attention.to_string(),
+        kernels: "host",
+        speculation: 0,
+    };
     let arena = model.arena().clone();
     let memory = move || {
         let usage = arena.usage();
@@ -70,7 +100,7 @@ pub fn build(source: &Source, options: &LoadOptions, progress: &mut dyn FnMut(f3
             peak_resident: proc_kib("/proc/self/status", "VmHWM:").unwrap_or_default() * 1024,
         }
     };
-    Ok(Built { model: Box::new(model), memory: Arc::new(memory), identity })
+    Ok(Built { model: Box::new(model), memory: Arc::new(memory), identity, receipt })
 }
 
 /// What a state depends on: the weights, and the choices that change its numbers or its form.

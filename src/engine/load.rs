@@ -7,9 +7,9 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::build::{self, MemoryProbe};
+use super::build::{self, MemoryProbe, Receipt};
 use super::inspect::{Summary, summary};
-use super::{Engine, Grammars, Options, Prompt, Reading, SessionFolder};
+use super::{DeviceLock, Engine, Grammars, Options, Prompt, Reading, SessionFolder};
 use crate::config::{AttentionMode, KvBackend, KvMode, RopePrecision};
 use crate::error::{Error, Result};
 use crate::model::{self, load::Plan};
@@ -83,6 +83,10 @@ pub struct Loaded {
     pub text: TextSide,
     /// Says what the model holds now.
     pub memory: MemoryProbe,
+    /// What is on.
+    pub receipt: Receipt,
+    /// The GPU it runs on is nobody else's.
+    pub lock: Option<DeviceLock>,
 }
 
 /// What turns text into ids and ids into text, and what the model's author chose.
@@ -117,7 +121,14 @@ impl Loaded {
                 threads: build::threads(options),
             },
         )?;
-        Ok(Loaded { name: source.name().to_string(), engine, text, memory: built.memory })
+        Ok(Loaded {
+            name: source.name().to_string(),
+            engine,
+            text,
+            memory: built.memory,
+            receipt: built.receipt,
+            lock: None,
+        })
     }
 }
 

@@ -47,6 +47,17 @@ pub struct LoadOptions {
     pub memory_limit: Option<usize>,
 }
 
+impl LoadOptions {
+    /// How keys and values are stored.
+    pub fn kv_mode(&self) -> KvMode {
+        self.kv_mode.unwrap_or(KvMode::F32)
+    }
+    /// How the context's memory is obtained.
+    pub fn kv_backend(&self) -> KvBackend {
+        self.kv_backend.unwrap_or(KvBackend::Vmm)
+    }
+}
+
 /// Rows of a prefill chunk on the CPU: enough that a decoded weight block is used by many rows, few enough that the
 /// residual streams of a chunk stay in the last-level cache.
 pub const DEFAULT_MAX_ROWS: usize = 512;
@@ -122,7 +133,7 @@ pub fn cpu(opened: Opened, options: &LoadOptions, progress: &mut dyn FnMut(f32))
     let Opened { checkpoint, shape } = opened;
     let layout = state_layout(&shape, options)?;
     let backend_options = backend_options(&layout, options);
-    let arena = Arena::host(options.kv_backend.unwrap_or(KvBackend::Vmm));
+    let arena = Arena::host(options.kv_backend());
     let mut backend = Cpu::new(&shape, backend_options);
     let parameters = names::of(&checkpoint, &shape)?;
     let weights = bind::bind(&*parameters, &shape, &mut backend, options.mtp, progress)?;
@@ -206,7 +217,7 @@ fn state_layout(shape: &Shape, options: &LoadOptions) -> Result<StateLayout> {
             shape.max_position
         )));
     }
-    StateLayout::new(shape, options.kv_mode.unwrap_or(KvMode::F32), max_sequence, options.rewind_rows, options.mtp)
+    StateLayout::new(shape, options.kv_mode(), max_sequence, options.rewind_rows, options.mtp)
 }
 
 fn backend_options(layout: &StateLayout, options: &LoadOptions) -> BackendOptions {

@@ -5,19 +5,21 @@
 //! Not here: the numbers (`metrics`, the engine).
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::{Path, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use prometheus_client::encoding::text::{encode_eof, encode_registry};
+use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
 
 use super::error::ApiError;
 use super::{App, FINGERPRINT, body};
-use crate::engine::{Loaded, SamplingParams};
+use crate::engine::{Activity, Loaded, SamplingParams, SlotStatus, Status};
 
 fn model_entry(app: &App, loaded: &Loaded, id: &str) -> Value {
     json!({
@@ -66,8 +68,39 @@ pub async fn health(State(app): State<Arc<App>>) -> Response {
         "version": env!("CARGO_PKG_VERSION"),
         "model": loaded.name,
         "n_ctx": loaded.engine.context(),
+        "receipt": loaded.receipt,
         "memory": (loaded.memory)(),
+        "requests": requests(&loaded.engine.status()),
     }))
+}
+
+/// How busy the engine is.
+fn requests(status: &Status) -> Value {
+    json!({
+        "running": status.running,
+        "waiting": status.waiting,
+        "parallel": status.parallel,
+        "max_queue": status.max_queue,
+    })
+}
+
+/// `GET /slots`: what each slot does, in llama.cpp's words where it has them.
+pub async fn slots(State(app): State<Arc<App>>) -> Result<Response, ApiError> {
+    let loaded = app.loaded()?;
+    let slots = loaded.engine.status().slots;
+    let slot = |(id, slot): (usize, &SlotStatus)| {
+        json!({
+            "id": id,
+            "id_task": slot.request,
+            "n_ctx": loaded.engine.context(),
+            "is_processing": slot.activity != Activity::Idle,
+            "state": slot.activity,
+            "n_prompt_tokens": slot.prompt,
+            "n_decoded": slot.generated,
+            "n_held": slot.held,
+        })
+    };
+    Ok(body::answer(&slots.iter().enumerate().map(slot).collect::<Vec<_>>()))
 }
 
 /// `GET /metrics`: Prometheus' text form.
@@ -75,7 +108,11 @@ pub async fn metrics(State(app): State<Arc<App>>) -> Result<Response, ApiError> 
     let mut now = Registry::with_prefix("hipfire");
     if let Ok(loaded) = app.model_or_share() {
         let memory = (loaded.memory)();
+        let status = loaded.engine.status();
         let gauges = [
+            ("requests_running", "Requests that run", status.running as u64),
+            ("requests_waiting", "Requests that wait for a slot", status.waiting as u64),
+            ("step_seconds_running", "How long the step that runs now has been running", seconds(status.in_step)),
             ("weights_bytes", "Weights, mapped or held", memory.weights),
             ("reserved_bytes", "Addresses kept for sequences", memory.reserved),
             ("committed_bytes", "Memory behind them", memory.committed),
@@ -86,6 +123,18 @@ pub async fn metrics(State(app): State<Arc<App>>) -> Result<Response, ApiError> 
             let gauge = Gauge::<i64>::default();
             gauge.set(i64::try_from(value).unwrap_or(i64::MAX));
             now.register(name, help, gauge);
+        }
+        let totals = status.totals;
+        let counters = [
+            ("steps", "Steps of the model", totals.steps),
+            ("rows", "Rows of all steps", totals.rows),
+            ("prefill_tokens", "Prompt tokens that were read", totals.prefill_tokens),
+            ("refused", "Requests turned away because the queue was full", totals.refused),
+        ];
+        for (name, help, value) in counters {
+            let counter = Counter::<u64>::default();
+            counter.inc_by(value);
+            now.register(name, help, counter);
         }
     }
     let mut text = String::new();
@@ -98,6 +147,10 @@ pub async fn metrics(State(app): State<Arc<App>>) -> Result<Response, ApiError> 
     })?;
     let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
     Ok(([(header::CONTENT_TYPE, kind)], Body::from(text)).into_response())
+}
+
+fn seconds(time: Option<Duration>) -> u64 {
+    time.unwrap_or_default().as_secs()
 }
 
 /// `GET /props`: how requests are run that say nothing themselves.
@@ -115,6 +168,7 @@ pub async fn props(State(app): State<Arc<App>>) -> Result<Response, ApiError> {
         "model": loaded.name,
         "aliases": app.options.aliases,
         "build_info": FINGERPRINT,
+        "total_slots": loaded.engine.status().parallel,
         "default_generation_settings": {"n_ctx": loaded.engine.context(), "params": sampling},
         "modalities": {"vision": false, "audio": false},
         "settings": app.options.settings,

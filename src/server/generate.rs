@@ -10,12 +10,13 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use axum::http::StatusCode;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 
 use super::App;
 use super::error::ApiError;
 use super::wire::Ask;
 use crate::engine::{Cancel, Event, Loaded, Request, Stream, TextEvent, TextStream, Tokens};
+use crate::error::Error;
 use crate::text::Event as Part;
 
 /// Events of one answer that may wait for a slow client before its thread does.
@@ -24,6 +25,7 @@ const AHEAD: usize = 256;
 /// Events of all answers of one request, each with the number of its answer.
 pub struct Updates {
     receiver: mpsc::Receiver<(usize, TextEvent)>,
+    fault: watch::Receiver<Option<String>>,
     stop: Cancel,
     running: usize,
 }
@@ -34,11 +36,27 @@ impl Updates {
         if self.running == 0 {
             return None;
         }
-        let (choice, event) = self.receiver.recv().await?;
+        let (choice, event) = tokio::select! {
+            event = self.receiver.recv() => event?,
+            message = fault(&mut self.fault) => {
+                self.running = 0;
+                return Some((0, TextEvent::Failed(Error::Device(message))));
+            }
+        };
         if matches!(event, TextEvent::Done(_) | TextEvent::Failed(_)) {
             self.running -= 1;
         }
         Some((choice, event))
+    }
+}
+
+/// Why the engine was given up, once it is.
+async fn fault(told: &mut watch::Receiver<Option<String>>) -> String {
+    let message = told.wait_for(Option::is_some).await.ok().and_then(|message| message.clone());
+    match message {
+        Some(message) => message,
+        // The server ends, and with it whoever waits here.
+        None => std::future::pending().await,
     }
 }
 
@@ -84,7 +102,7 @@ fn submit(app: &Arc<App>, loaded: &Arc<Loaded>, ask: &Ask) -> Result<Updates, Ap
             answers.push(text);
         }
     }
-    let updates = Updates { receiver, stop: stop.clone(), running: answers.len() };
+    let updates = Updates { receiver, fault: app.fault.subscribe(), stop: stop.clone(), running: answers.len() };
     for (choice, text) in answers.into_iter().enumerate() {
         let (sender, one_call) = (sender.clone(), ask.one_call);
         tokio::task::spawn_blocking(move || forward(choice, text, &sender, one_call));

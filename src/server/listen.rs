@@ -20,7 +20,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::oneshot;
 use tower_service::Service;
 
-use super::{App, Options, Phase, routes};
+use super::{App, Options, Phase, routes, watchdog};
 use crate::engine::Loaded;
 use crate::error::{Error, Result};
 
@@ -33,10 +33,18 @@ const LAST_WORDS: Duration = Duration::from_secs(5);
 /// Pause after a failed accept: out of file descriptors, most likely.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
+/// How a server ended by itself.
+pub enum Ended {
+    /// After a signal, with every answer finished or told why not.
+    Drained,
+    /// The watchdog gave the device up; why.
+    Stuck(String),
+}
+
 /// Serves until a signal. `load` runs on its own thread once the socket listens; it is called with the share done.
 ///
 /// Errors: the address cannot be had, the load failed, `Error::Cancelled` for the second signal.
-pub fn serve<L>(options: Options, load: L) -> Result<()>
+pub fn serve<L>(options: Options, load: L) -> Result<Ended>
 where
     L: FnOnce(&mut dyn FnMut(f32)) -> Result<Loaded> + Send + 'static,
 {
@@ -66,19 +74,22 @@ where
         .enable_all()
         .build()
         .map_err(Error::io("cannot start the threads of the server"))?;
-    let ended = runtime.block_on(run(app, listener, outcome));
-    // Answers that still run were told to stop, or nobody wants them.
+    let ended = runtime.block_on(run(app.clone(), listener, outcome));
+    // Answers that still run were told to stop, or nobody wants them. Dropping the engine would wait for its step, which
+    // may never end; the process does.
+    std::mem::forget(app);
     runtime.shutdown_background();
     ended
 }
 
-async fn run(app: Arc<App>, listener: TcpListener, outcome: oneshot::Receiver<Result<()>>) -> Result<()> {
+async fn run(app: Arc<App>, listener: TcpListener, outcome: oneshot::Receiver<Result<()>>) -> Result<Ended> {
     let listener = tokio::net::TcpListener::from_std(listener).map_err(Error::io("cannot set up the socket"))?;
     let listen = |kind| signal(kind).map_err(Error::io("cannot listen for signals"));
     let (mut interrupt, mut terminate) = (listen(SignalKind::interrupt())?, listen(SignalKind::terminate())?);
     let connections = GracefulShutdown::new();
     let router = routes(&app);
     let mut outcome = Some(outcome);
+    let mut stuck = std::pin::pin!(watchdog::watch(&app));
 
     loop {
         tokio::select! {
@@ -94,6 +105,12 @@ async fn run(app: Arc<App>, listener: TcpListener, outcome: oneshot::Receiver<Re
                 Some(Ok(())) => tracing::info!("ready"),
                 None => return Err(Error::model("the load met a bug; the message above says where")),
             },
+            message = &mut stuck => {
+                app.fault.send_replace(Some(message.clone()));
+                // Whoever waits for an answer is told why there is none.
+                let _ = tokio::time::timeout(LAST_WORDS, connections.shutdown()).await;
+                return Ok(Ended::Stuck(message));
+            }
             _ = interrupt.recv() => break,
             _ = terminate.recv() => break,
         }
@@ -114,7 +131,7 @@ async fn run(app: Arc<App>, listener: TcpListener, outcome: oneshot::Receiver<Re
         }
     };
     tokio::select! {
-        () = drained => Ok(()),
+        () = drained => Ok(Ended::Drained),
         _ = interrupt.recv() => Err(Error::Cancelled),
         _ = terminate.recv() => Err(Error::Cancelled),
     }

@@ -17,8 +17,11 @@ mod openai;
 mod options;
 mod page;
 mod responses;
+#[cfg(test)]
+mod snapshots;
 mod stream;
 mod tokens;
+mod watchdog;
 mod wire;
 
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
@@ -27,10 +30,11 @@ use axum::Router;
 use axum::http::StatusCode;
 use axum::middleware::{from_fn, from_fn_with_state};
 use axum::routing::{get, post};
+use tokio::sync::watch;
 
 use crate::engine::{Cancel, Loaded};
 use error::ApiError;
-pub use listen::serve;
+pub use listen::{Ended, serve};
 use metrics::Metrics;
 pub use options::{Key, Options, ReasoningField};
 
@@ -42,6 +46,8 @@ struct App {
     options: Options,
     phase: RwLock<Phase>,
     metrics: Metrics,
+    /// Why the engine is given up, once it is.
+    fault: watch::Sender<Option<String>>,
     /// Flags of requests that run, to stop them all.
     flags: Mutex<Vec<Cancel>>,
     started: u64,
@@ -61,6 +67,7 @@ impl App {
             options,
             phase: RwLock::new(Phase::Loading(0.0)),
             metrics: Metrics::new(),
+            fault: watch::Sender::new(None),
             flags: Mutex::new(Vec::new()),
             started: wire::answer::now(),
         }
@@ -129,6 +136,7 @@ fn routes(app: &Arc<App>) -> Router {
         .route("/v1/messages/count_tokens", post(anthropic::count_tokens))
         .route("/v1/models", get(admin::models))
         .route("/v1/models/{id}", get(admin::model))
+        .route("/slots", get(admin::slots))
         .route("/v1/embeddings", post(admin::embeddings))
         .route("/tokenize", post(tokens::tokenize))
         .route("/detokenize", post(tokens::detokenize))

@@ -79,6 +79,8 @@ pub struct Options {
     pub body_limit: usize,
     /// How long running answers may take to finish after the first signal.
     pub grace: Duration,
+    /// How long one step may take before the device counts as stuck; zero: as long as it likes.
+    pub watchdog: Duration,
     /// Where the thinking stands.
     pub reasoning_field: ReasoningField,
     /// The settings, for `/props`; without secrets.

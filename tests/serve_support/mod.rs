@@ -62,8 +62,10 @@ impl Server {
     pub fn listening(args: &[&str], env: &[(&str, &str)]) -> Server {
         let home = tempfile::tempdir().unwrap();
         let mut command = Command::new(env!("CARGO_BIN_EXE_hipfire"));
-        command.arg("serve").args(["--port", "0", "--threads", "2", "-c", "2048", "--prefill-chunk", "64"]);
-        command.args(args).env_clear().env("HOME", home.path()).envs(env.iter().copied());
+        command.args(["serve", "--port", "0"]).args(args).env_clear().env("HOME", home.path());
+        // Options of a test stand over these.
+        command.envs([("HIPFIRE_THREADS", "2"), ("HIPFIRE_MAX_SEQ", "2048"), ("HIPFIRE_PREFILL_CHUNK", "64")]);
+        command.envs(env.iter().copied());
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let log = Arc::new(Mutex::new(String::new()));

@@ -4,7 +4,7 @@
 //! Always true: thinking happens only where it is asked for, as on Anthropic's servers.
 //! Not here: what all APIs share (`wire`), the shape of errors (`error`).
 
-mod answer;
+pub(super) mod answer;
 mod request;
 
 use std::sync::Arc;

@@ -6,7 +6,6 @@
 
 use serde_json::{Value, json};
 
-use super::request::Asked;
 use crate::engine::{StopReason, TextDone};
 use crate::server::wire::answer::{Answer, Counts, id, now};
 
@@ -17,7 +16,7 @@ pub struct Frame {
 
 impl Frame {
     /// For one request; `object` is its body, of which the response repeats parts.
-    pub fn new(object: &Value, asked: &Asked) -> Frame {
+    pub fn new(object: &Value, model: &str, temperature: f32, top_p: f32) -> Frame {
         let or = |name: &str, default: Value| object.get(name).filter(|v| !v.is_null()).cloned().unwrap_or(default);
         let response = json!({
             "id": id("resp_"),
@@ -30,17 +29,17 @@ impl Frame {
             "instructions": or("instructions", Value::Null),
             "max_output_tokens": or("max_output_tokens", Value::Null),
             "metadata": or("metadata", json!({})),
-            "model": asked.model,
+            "model": model,
             "output": [],
             "parallel_tool_calls": or("parallel_tool_calls", true.into()),
             "previous_response_id": null,
             "reasoning": or("reasoning", json!({"effort": null, "summary": null})),
             "store": false,
-            "temperature": short(asked.ask.params.temperature),
+            "temperature": short(temperature),
             "text": or("text", json!({"format": {"type": "text"}})),
             "tool_choice": or("tool_choice", "auto".into()),
             "tools": or("tools", json!([])),
-            "top_p": short(asked.ask.params.top_p),
+            "top_p": short(top_p),
             "truncation": "disabled",
             "usage": null,
         });

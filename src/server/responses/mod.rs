@@ -4,8 +4,8 @@
 //! Always true: nothing of an answer is kept; a field that would need it is refused by name.
 //! Not here: what all APIs share (`wire`).
 
-mod answer;
-mod events;
+pub(super) mod answer;
+pub(super) mod events;
 mod request;
 
 use std::sync::Arc;
@@ -23,7 +23,7 @@ pub async fn responses(State(app): State<Arc<App>>, request: Request) -> Result<
     let object = body::json(&parts.headers, body, app.options.body_limit).await?;
     let loaded = app.loaded()?;
     let asked = request::Asked::read(&object, &app, &loaded)?;
-    let frame = answer::Frame::new(&object, &asked);
+    let frame = answer::Frame::new(&object, &asked.model, asked.ask.params.temperature, asked.ask.params.top_p);
     let updates = generate::start(&app, &loaded, asked.ask).await?;
     if asked.stream {
         return Ok(stream::respond(updates, events::Events::new(frame)));
