@@ -85,21 +85,24 @@ fn submit(app: &Arc<App>, loaded: &Arc<Loaded>, ask: &Ask) -> Result<Updates, Ap
     let mut answers = Vec::new();
     for source in &ask.sources {
         let prompt = ask.prompt(loaded, source)?;
-        for _ in 0..ask.copies {
-            let request = Request {
-                ids: prompt.ids.clone(),
-                max_tokens: ask.max_tokens,
-                params: ask.params(loaded, answers.len()),
-                stop_ids: if ask.ignore_stop_ids { Vec::new() } else { loaded.text.stop_ids.clone() },
-                logprobs: ask.logprobs,
-                cancel: stop.clone(),
-            };
-            let submitted = Instant::now();
-            let stream =
-                loaded.engine.submit(request).map_err(|error| ApiError::from(error).blame(ask.source_field))?;
+        let request = Request {
+            params: ask.params(loaded, answers.len()),
+            max_tokens: ask.max_tokens,
+            stop_ids: if ask.ignore_stop_ids { Vec::new() } else { loaded.text.stop_ids.clone() },
+            logprobs: ask.logprobs,
+            constraint: ask.form.constraint(&ask.tools, prompt.reading, &loaded.text.tokenizer),
+            cancel: stop.clone(),
+            ids: prompt.ids,
+        };
+        let formed = request.constraint.is_some();
+        let submitted = Instant::now();
+        let streams = loaded.engine.submit_many(request, ask.copies).map_err(|error| {
+            let of_form = formed && matches!(error, Error::Invalid(_));
+            ApiError::from(error).blame(if of_form { ask.form.blamed() } else { ask.source_field })
+        });
+        for stream in streams? {
             let watched = Watched { stream, app: app.clone(), submitted, last: None };
-            let text = TextStream::new(watched, &loaded.text.tokenizer, prompt.reading, ask.text_options())?;
-            answers.push(text);
+            answers.push(TextStream::new(watched, &loaded.text.tokenizer, prompt.reading, ask.text_options())?);
         }
     }
     let updates = Updates { receiver, fault: app.fault.subscribe(), stop: stop.clone(), running: answers.len() };

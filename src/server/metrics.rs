@@ -13,7 +13,6 @@ use prometheus_client::registry::Registry;
 use crate::engine::Done;
 use crate::error::Error;
 use crate::server::error::kind;
-use crate::server::wire::answer::cached;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Route {
@@ -87,7 +86,7 @@ impl Metrics {
     pub fn ended(&self, done: &Done) {
         self.answers.get_or_create(&Reason { reason: done.reason.name().to_string() }).inc();
         self.prompt_tokens.inc_by(done.usage.prompt as u64);
-        self.cached_tokens.inc_by(cached(&done.usage) as u64);
+        self.cached_tokens.inc_by(done.usage.cached as u64);
         self.generated_tokens.inc_by(done.usage.generated as u64);
     }
 

@@ -46,6 +46,7 @@ impl Partner for Local {
             params: self.args.sampling.over(SamplingParams::of_model(text.generation.as_ref()), drawn_seed()),
             stop_ids: text.stop_ids.clone(),
             logprobs: None,
+            constraint: None,
             cancel: stop.clone(),
         };
         let stream = self.loaded.engine.submit(request)?;

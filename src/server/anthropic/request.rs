@@ -12,6 +12,7 @@ use crate::server::App;
 use crate::server::body::Fields;
 use crate::server::error::ApiError;
 use crate::server::wire::Ask;
+use crate::server::wire::form::{Form, response_format};
 use crate::server::wire::sampling::{Sampling, most_tokens, stops};
 use crate::server::wire::tools::{self, Choice};
 use crate::text::{Conversation, Message, Role, ToolCall};
@@ -79,6 +80,7 @@ struct Tool {
     name: String,
     description: Option<String>,
     input_schema: Option<Value>,
+    strict: Option<bool>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -126,10 +128,12 @@ impl Asked {
         let defaults = SamplingParams::of_model(loaded.text.generation.as_ref());
         let params = sampling.params(defaults, loaded.engine.vocab())?;
         let choice = request.choice(&conversation.tools)?;
+        let format = request.output_config.as_ref().and_then(|config| config.format.as_ref());
+        let content = response_format("output_config.format", format)?;
         let mut ask = Ask::chat(conversation, "messages", params);
         ask.max_tokens = most_tokens("max_tokens", request.max_tokens)?;
         ask.stops = stops("stop_sequences", request.stop_sequences.clone().unwrap_or_default())?;
-        ask.no_calls = choice == Choice::None;
+        ask.form = Form { content, field: "output_config.format", choice };
         ask.one_call = request.tool_choice.is_some_and(|choice| choice.disable_parallel_tool_use == Some(true));
         Ok(Asked { ask, model, stream: request.stream == Some(true) })
     }
@@ -142,9 +146,6 @@ impl Request {
         }
         if self.container.as_ref().is_some_and(|container| !container.is_null()) {
             return Err(ApiError::unsupported("container", "the engine runs no code: leave it out"));
-        }
-        if self.output_config.as_ref().is_some_and(|config| config.format.as_ref().is_some_and(|f| !f.is_null())) {
-            return Err(ApiError::unsupported("output_config.format", "it is not supported yet: leave it out"));
         }
         Ok(())
     }
@@ -160,11 +161,7 @@ impl Request {
                 return Err(ApiError::field("tool_choice", message));
             }
         };
-        let choice = tools::choice(Some(&given), tools)?;
-        if matches!(choice, Choice::Required | Choice::Named(_)) {
-            return Err(ApiError::unsupported("tool_choice", "a call cannot be required yet: use auto or none"));
-        }
-        Ok(choice)
+        tools::choice(Some(&given), tools)
     }
 
     fn conversation(&self) -> Result<Conversation, ApiError> {
@@ -338,6 +335,9 @@ impl Tool {
         let mut function = json!({"name": self.name, "parameters": parameters});
         if let Some(description) = &self.description {
             function["description"] = description.as_str().into();
+        }
+        if let Some(strict) = self.strict {
+            function["strict"] = strict.into();
         }
         Ok(json!({"type": "function", "function": function}))
     }

@@ -13,8 +13,9 @@ use crate::server::body::Fields;
 use crate::server::error::ApiError;
 use crate::server::wire::Ask;
 use crate::server::wire::content::Content;
+use crate::server::wire::form::{Form, StructuredOutputs, response_format};
 use crate::server::wire::sampling::{Sampling, most_tokens};
-use crate::server::wire::tools::{self, Choice, Tool};
+use crate::server::wire::tools::{self, Tool};
 use crate::text::{Conversation, Message, Role, ToolCall};
 
 /// The most alternatives a token may be reported with, as on OpenAI's servers.
@@ -34,6 +35,7 @@ struct Request {
     tool_choice: Option<Value>,
     parallel_tool_calls: Option<bool>,
     response_format: Option<Value>,
+    structured_outputs: Option<StructuredOutputs>,
     reasoning_effort: Option<String>,
     chat_template_kwargs: Option<TemplateArguments>,
     // Refused unless they say what happens anyway.
@@ -124,9 +126,10 @@ impl Asked {
         let defaults = SamplingParams::of_model(loaded.text.generation.as_ref());
         let params = sampling.params(defaults, loaded.engine.vocab())?;
         let choice = tools::choice(request.tool_choice.as_ref(), &conversation.tools)?;
-        if matches!(choice, Choice::Required | Choice::Named(_)) {
-            return Err(ApiError::unsupported("tool_choice", "a call cannot be required yet: use auto or none"));
-        }
+        let content = match &request.structured_outputs {
+            Some(outputs) => outputs.content()?,
+            None => response_format("response_format", request.response_format.as_ref())?,
+        };
         let mut ask = Ask::chat(conversation, "messages", params);
         ask.max_tokens = match request.max_completion_tokens {
             None => most_tokens("max_tokens", sampling.max_tokens)?,
@@ -137,7 +140,7 @@ impl Asked {
         ask.ignore_stop_ids = sampling.ignore_eos == Some(true);
         ask.logprobs = request.logprobs()?;
         ask.one_call = request.parallel_tool_calls == Some(false);
-        ask.no_calls = choice == Choice::None;
+        ask.form = Form { content, field: "response_format", choice };
         Ok(Asked {
             choices: ask.copies,
             ask,
@@ -171,10 +174,6 @@ impl Request {
                 "it belongs to a stream: set stream to true or leave it out",
             ),
         ];
-        if let Some(format) = self.response_format.as_ref().filter(|f| !f.is_null() && f["type"] != "text") {
-            let message = format!("{format} is not supported yet: use {{\"type\": \"text\"}}");
-            return Err(ApiError::unsupported("response_format", message));
-        }
         match refusals.into_iter().find(|(_, given, _)| *given) {
             Some((field, _, message)) => Err(ApiError::unsupported(field, message)),
             None => Ok(()),

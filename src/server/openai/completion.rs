@@ -12,7 +12,9 @@ use crate::engine::{Loaded, SamplingParams};
 use crate::server::App;
 use crate::server::body::Fields;
 use crate::server::error::ApiError;
+use crate::server::wire::form::{Form, StructuredOutputs, response_format};
 use crate::server::wire::sampling::{Sampling, most_tokens};
+use crate::server::wire::tools::Choice;
 use crate::server::wire::{Ask, MOST_CHOICES, Source};
 
 /// The most alternatives a token may be reported with.
@@ -30,6 +32,8 @@ struct Request {
     echo: Option<bool>,
     suffix: Option<String>,
     best_of: Option<i64>,
+    response_format: Option<Value>,
+    structured_outputs: Option<StructuredOutputs>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -95,6 +99,10 @@ impl Asked {
             let message = "log-probabilities of the prompt are not given: leave out echo or logprobs";
             return Err(ApiError::unsupported("echo", message));
         }
+        let form = match &request.structured_outputs {
+            Some(outputs) => outputs.content()?,
+            None => response_format("response_format", request.response_format.as_ref())?,
+        };
         let defaults = SamplingParams::of_model(loaded.text.generation.as_ref());
         let ask = Ask {
             sources,
@@ -104,7 +112,7 @@ impl Asked {
             params: sampling.params(defaults, loaded.engine.vocab())?,
             stops: sampling.stops()?,
             tools: Vec::new(),
-            no_calls: false,
+            form: Form { content: form, field: "response_format", choice: Choice::None },
             one_call: false,
             logprobs,
             ignore_stop_ids: sampling.ignore_eos == Some(true),

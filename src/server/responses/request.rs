@@ -13,8 +13,9 @@ use crate::server::body::Fields;
 use crate::server::error::ApiError;
 use crate::server::wire::Ask;
 use crate::server::wire::content::Content;
+use crate::server::wire::form::{Form, response_format};
 use crate::server::wire::sampling::{Sampling, most_tokens};
-use crate::server::wire::tools::{self, Choice, Tool};
+use crate::server::wire::tools::{self, Tool};
 use crate::text::{Conversation, Message, Role, ToolCall};
 
 #[derive(Debug, Deserialize)]
@@ -118,12 +119,10 @@ impl Asked {
         let defaults = SamplingParams::of_model(loaded.text.generation.as_ref());
         let params = sampling.params(defaults, loaded.engine.vocab())?;
         let choice = tools::choice(request.tool_choice.as_ref(), &conversation.tools)?;
-        if matches!(choice, Choice::Required | Choice::Named(_)) {
-            return Err(ApiError::unsupported("tool_choice", "a call cannot be required yet: use auto or none"));
-        }
+        let content = response_format("text.format", request.text.as_ref().and_then(|text| text.format.as_ref()))?;
         let mut ask = Ask::chat(conversation, "input", params);
         ask.max_tokens = most_tokens("max_output_tokens", request.max_output_tokens)?;
-        ask.no_calls = choice == Choice::None;
+        ask.form = Form { content, field: "text.format", choice };
         ask.one_call = request.parallel_tool_calls == Some(false);
         Ok(Asked { ask, model, stream: request.stream == Some(true) })
     }
@@ -134,7 +133,6 @@ impl Request {
     fn refuse(&self) -> Result<(), ApiError> {
         let given = |value: &Option<Value>| value.as_ref().is_some_and(|v| !v.is_null());
         let stateless = "nothing is kept between requests: send the whole history as input";
-        let format = self.text.as_ref().and_then(|text| text.format.as_ref());
         let included = |list: &Vec<String>| list.iter().any(|what| what != "reasoning.encrypted_content");
         let refusals = [
             ("previous_response_id", self.previous_response_id.is_some(), stateless),
@@ -146,11 +144,6 @@ impl Request {
             ("include", self.include.as_ref().is_some_and(included), "nothing more than the answer can be included"),
             ("top_logprobs", self.top_logprobs.is_some_and(|n| n > 0), "use /v1/chat/completions for them"),
             ("max_tool_calls", self.max_tool_calls.is_some(), "the engine calls nobody itself: leave it out"),
-            (
-                "text.format",
-                format.is_some_and(|format| !format.is_null() && format["type"] != "text"),
-                "it is not supported yet: use {\"type\": \"text\"}",
-            ),
         ];
         match refusals.into_iter().find(|(_, given, _)| *given) {
             Some((field, _, message)) => Err(ApiError::unsupported(field, message)),

@@ -89,7 +89,7 @@ impl Counts {
     pub fn add(&mut self, done: &TextDone, first: bool) {
         if first {
             self.prompt += done.usage.prompt;
-            self.cached += cached(&done.usage);
+            self.cached += done.usage.cached;
         }
         self.completion += done.usage.generated;
         self.reasoning += done.reasoning_tokens;
@@ -107,16 +107,10 @@ impl Counts {
     }
 }
 
-/// Prompt tokens whose state was kept from an earlier request.
-pub fn cached(_usage: &Usage) -> usize {
-    0
-}
-
 /// llama.cpp's `timings`.
 pub fn timings(usage: &Usage) -> Value {
-    let cached = cached(usage);
-    let read = usage.prompt - cached;
-    let mut timings = json!({"cache_n": cached});
+    let read = usage.prompt - usage.cached;
+    let mut timings = json!({"cache_n": usage.cached});
     let parts = [("prompt", read, usage.prefill), ("predicted", usage.generated, usage.decode)];
     for (name, count, time) in parts {
         let ms = time.as_secs_f64() * 1000.0;

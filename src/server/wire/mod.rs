@@ -6,10 +6,14 @@
 
 pub mod answer;
 pub mod content;
+pub mod form;
 pub mod sampling;
 pub mod tools;
 
 use serde_json::Value;
+
+use form::Form;
+use tools::Choice;
 
 use super::error::ApiError;
 use crate::engine::{Loaded, Prompt, SamplingParams, TextOptions};
@@ -46,8 +50,8 @@ pub struct Ask {
     pub stops: Vec<String>,
     /// Tools in OpenAI's form.
     pub tools: Vec<Value>,
-    /// The answer may call none of them.
-    pub no_calls: bool,
+    /// What the answer must be, and whether it must, may or must not call.
+    pub form: Form,
     /// The answer ends behind its first call.
     pub one_call: bool,
     /// Likeliest ids to report with every token.
@@ -67,7 +71,7 @@ impl Ask {
             max_tokens: None,
             params,
             stops: Vec::new(),
-            no_calls: false,
+            form: Form::free(),
             one_call: false,
             logprobs: None,
             ignore_stop_ids: false,
@@ -84,11 +88,11 @@ impl Ask {
         prompt.map_err(|error| ApiError::from(error).blame(self.source_field))
     }
 
-    /// Sampling of one answer.
-    pub fn params(&self, loaded: &Loaded, choice: usize) -> SamplingParams {
+    /// Sampling of the answers to one prompt; `first` is the number of the first among all.
+    pub fn params(&self, loaded: &Loaded, first: usize) -> SamplingParams {
         let mut params = self.params.clone();
-        params.seed = params.seed.wrapping_add(choice as u64);
-        if self.no_calls
+        params.seed = params.seed.wrapping_add(first as u64);
+        if self.form.choice == Choice::None
             && let Some(id) = loaded.text.tokenizer.added_id("<tool_call>")
         {
             params.logit_bias.push((id, f32::NEG_INFINITY));
