@@ -13,6 +13,9 @@ use super::ui::Ui;
 use crate::error::Error;
 use crate::server::{self, Ended, Key, Options};
 
+/// Settings that clients are not shown: secrets, and what lies where on this machine.
+const PRIVATE: [&str; 6] = ["api-key", "api-key-file", "model", "config", "host", "session-dir"];
+
 /// Serves until a signal.
 pub fn serve(args: &ServeArgs, settings: &[Setting], ui: Ui) -> Result<(), Failure> {
     let mut keys = Vec::new();
@@ -22,8 +25,7 @@ pub fn serve(args: &ServeArgs, settings: &[Setting], ui: Ui) -> Result<(), Failu
     if let Some(path) = &args.api_key_file {
         keys.push(Key::from_file(path).map_err(usage)?);
     }
-    // Files and addresses of this machine are nobody else's business.
-    let shown = |setting: &&Setting| !["api-key", "api-key-file", "model", "config", "host"].contains(&&*setting.name);
+    let shown = |setting: &&Setting| !PRIVATE.contains(&&*setting.name);
     let settings: Map<String, Value> = settings.iter().filter(shown).map(|s| (s.name.clone(), s.json())).collect();
     let options = Options {
         host: args.host,

@@ -63,6 +63,7 @@ pub async fn health(State(app): State<Arc<App>>) -> Response {
             return error.into_response();
         }
     };
+    let status = loaded.engine.status();
     body::answer(&json!({
         "status": "ok",
         "version": env!("CARGO_PKG_VERSION"),
@@ -70,8 +71,20 @@ pub async fn health(State(app): State<Arc<App>>) -> Response {
         "n_ctx": loaded.engine.context(),
         "receipt": loaded.receipt,
         "memory": (loaded.memory)(),
-        "requests": requests(&loaded.engine.status()),
+        "prefix_cache": prefix_cache(&status),
+        "requests": requests(&status),
     }))
+}
+
+/// What is known of earlier prompts, and how often that helped.
+fn prefix_cache(status: &Status) -> Value {
+    json!({
+        "limit_bytes": status.cache.limit,
+        "bytes": status.cache.bytes,
+        "stored": status.cache.stored,
+        "hits": status.totals.prefix_hits,
+        "cached_tokens": status.totals.cached_tokens,
+    })
 }
 
 /// How busy the engine is.
@@ -96,6 +109,7 @@ pub async fn slots(State(app): State<Arc<App>>) -> Result<Response, ApiError> {
             "is_processing": slot.activity != Activity::Idle,
             "state": slot.activity,
             "n_prompt_tokens": slot.prompt,
+            "n_prompt_tokens_cache": slot.cached,
             "n_decoded": slot.generated,
             "n_held": slot.held,
         })
@@ -112,6 +126,7 @@ pub async fn metrics(State(app): State<Arc<App>>) -> Result<Response, ApiError> 
         let gauges = [
             ("requests_running", "Requests that run", status.running as u64),
             ("requests_waiting", "Requests that wait for a slot", status.waiting as u64),
+            ("cache_bytes", "Memory that earlier requests take", status.cache.bytes as u64),
             ("step_seconds_running", "How long the step that runs now has been running", seconds(status.in_step)),
             ("weights_bytes", "Weights, mapped or held", memory.weights),
             ("reserved_bytes", "Addresses kept for sequences", memory.reserved),
@@ -129,6 +144,7 @@ pub async fn metrics(State(app): State<Arc<App>>) -> Result<Response, ApiError> 
             ("steps", "Steps of the model", totals.steps),
             ("rows", "Rows of all steps", totals.rows),
             ("prefill_tokens", "Prompt tokens that were read", totals.prefill_tokens),
+            ("prefix_hits", "Answers whose prompt's beginning was known", totals.prefix_hits),
             ("refused", "Requests turned away because the queue was full", totals.refused),
         ];
         for (name, help, value) in counters {

@@ -114,7 +114,8 @@ impl<'v> Fields<'v> {
 impl Drop for Fields<'_> {
     fn drop(&mut self) {
         for path in self.unknown.iter().flatten() {
-            tracing::info!("the field '{path}' is not known and ignored");
+            // The name is the client's text: quoted, so that it cannot forge a line.
+            tracing::info!("the field {path:?} is not known and ignored");
         }
     }
 }

@@ -30,6 +30,8 @@ const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
 const HEAD_LIMIT: usize = 64 << 10;
 /// How long answers that were told to stop may take to say so.
 const LAST_WORDS: Duration = Duration::from_secs(5);
+/// Threads that answers may wait on.
+const MOST_ANSWERS: usize = 4096;
 /// Pause after a failed accept: out of file descriptors, most likely.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
@@ -71,6 +73,8 @@ where
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .thread_name("http")
+        // One an answer, waiting ones included: the engine's own queue says when it is too many.
+        .max_blocking_threads(MOST_ANSWERS)
         .enable_all()
         .build()
         .map_err(Error::io("cannot start the threads of the server"))?;

@@ -112,7 +112,7 @@ impl Asked {
             params: sampling.params(defaults, loaded.engine.vocab())?,
             stops: sampling.stops()?,
             tools: Vec::new(),
-            form: Form { content: form, field: "response_format", choice: Choice::None },
+            form: Form { content: form, field: "response_format", choice: Choice::Auto },
             one_call: false,
             logprobs,
             ignore_stop_ids: sampling.ignore_eos == Some(true),
