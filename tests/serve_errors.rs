@@ -165,7 +165,7 @@ fn other_apis_name_their_fields_too() {
         ("/v1/completions", json!({"prompt": "a", "suffix": "b"}), "suffix"),
         ("/v1/completions", json!({"prompt": "a", "best_of": 3}), "best_of"),
         ("/v1/completions", json!({"prompt": "a", "logprobs": 99}), "logprobs"),
-        ("/v1/completions", json!({"prompt": ["a"; 9], "n": 2}), "prompt"),
+        ("/v1/completions", json!({"prompt": vec!["a"; 9], "n": 2}), "prompt"),
         ("/v1/responses", json!({}), "input"),
         ("/v1/responses", json!({"input": "a", "previous_response_id": "resp_1"}), "previous_response_id"),
         ("/v1/responses", json!({"input": [{"type": "item_reference", "id": "x"}]}), "input[0]"),

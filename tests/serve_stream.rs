@@ -341,3 +341,19 @@ fn a_full_queue_is_503_with_a_time_and_slots_say_who_runs() {
     wait("the slot is free", || server.get("/slots").json()[0]["is_processing"] == json!(false));
     assert_eq!(server.post(CHAT, &chat("Hello!", json!({"max_tokens": 1}))).status, 200);
 }
+
+#[test]
+fn an_answer_that_the_client_has_begun_goes_on() {
+    let server = Server::start(&[]);
+    let ask = |last: &str| {
+        let messages = json!([{"role": "user", "content": "Tell me a story."}, {"role": "assistant", "content": last}]);
+        let body = json!({"model": "ember", "max_tokens": 8, "temperature": 0, "messages": messages});
+        server.post("/v1/messages", &body).json()["content"][0]["text"].as_str().unwrap().to_string()
+    };
+    let first = ask("Once upon");
+    assert!(first.contains("a time"), "{first}");
+    assert_ne!(first, ask("In the deep"), "the beginning counts");
+    let thinking = json!({"model": "ember", "max_tokens": 8, "thinking": {"type": "adaptive"}, "messages":
+        [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]});
+    assert_eq!(server.post("/v1/messages", &thinking).status, 400);
+}

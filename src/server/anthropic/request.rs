@@ -118,7 +118,8 @@ impl Asked {
         if answer && request.max_tokens.is_none() {
             return Err(ApiError::field("max_tokens", "it is missing: say how long the answer may be"));
         }
-        let conversation = request.conversation()?;
+        let mut conversation = request.conversation()?;
+        let prefill = prefill(&mut conversation)?;
         let sampling = Sampling {
             temperature: request.temperature,
             top_p: request.top_p,
@@ -131,11 +132,24 @@ impl Asked {
         let format = request.output_config.as_ref().and_then(|config| config.format.as_ref());
         let content = response_format("output_config.format", format)?;
         let mut ask = Ask::chat(conversation, "messages", params);
+        ask.prefill = prefill;
         ask.max_tokens = most_tokens("max_tokens", request.max_tokens)?;
         ask.stops = stops("stop_sequences", request.stop_sequences.clone().unwrap_or_default())?;
         ask.form = Form { content, field: "output_config.format", choice };
         ask.one_call = request.tool_choice.is_some_and(|choice| choice.disable_parallel_tool_use == Some(true));
         Ok(Asked { ask, model, stream: request.stream == Some(true) })
+    }
+}
+
+/// An answer that the client has begun: the model goes on with it.
+fn prefill(conversation: &mut Conversation) -> Result<String, ApiError> {
+    let begun = |message: &mut Message| message.role == Role::Assistant && message.tool_calls.is_empty();
+    let Some(message) = conversation.messages.pop_if(begun) else { return Ok(String::new()) };
+    match conversation.enable_thinking {
+        Some(false) => Ok(message.content),
+        _ => {
+            Err(ApiError::unsupported("messages", "an answer that was begun cannot think any more: turn thinking off"))
+        }
     }
 }
 

@@ -107,6 +107,7 @@ impl Asked {
         let ask = Ask {
             sources,
             source_field: "prompt",
+            prefill: String::new(),
             copies,
             max_tokens: most_tokens("max_tokens", sampling.max_tokens)?.or(Some(DEFAULT_MAX_TOKENS)),
             params: sampling.params(defaults, loaded.engine.vocab())?,

@@ -40,6 +40,8 @@ pub struct Ask {
     pub sources: Vec<Source>,
     /// The field that holds the prompts.
     pub source_field: &'static str,
+    /// The beginning of the answer, which the model continues; for a conversation without thinking.
+    pub prefill: String,
     /// Answers to each prompt.
     pub copies: usize,
     /// The most tokens of an answer.
@@ -67,6 +69,7 @@ impl Ask {
             tools: conversation.tools.clone(),
             sources: vec![Source::Chat(Box::new(conversation))],
             source_field,
+            prefill: String::new(),
             copies: 1,
             max_tokens: None,
             params,
@@ -81,7 +84,10 @@ impl Ask {
     /// The prompt of one source.
     pub fn prompt(&self, loaded: &Loaded, source: &Source) -> Result<Prompt, ApiError> {
         let prompt = match source {
-            Source::Chat(conversation) => loaded.text.chat_prompt(conversation),
+            Source::Chat(conversation) => loaded.text.chat_prompt(conversation).and_then(|mut prompt| {
+                prompt.ids.extend(loaded.text.tokenizer.encode_plain(&self.prefill)?);
+                Ok(prompt)
+            }),
             Source::Text(text) => loaded.text.raw_prompt(text),
             Source::Ids(ids) => Ok(Prompt { ids: ids.clone(), reading: crate::engine::Reading::Plain }),
         };
