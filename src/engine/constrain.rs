@@ -49,15 +49,18 @@ impl Grammar {
         }
     }
 
+    /// A schema whose JSON has bounded white space; for `%json` in a Lark grammar too.
+    pub fn bounded(schema: &Value) -> Value {
+        let mut schema = schema.clone();
+        if let Some(fields) = schema.as_object_mut() {
+            fields.entry("x-guidance").or_insert_with(|| json!({"whitespace_pattern": WHITESPACE}));
+        }
+        schema
+    }
+
     fn top_level(&self) -> Result<TopLevelGrammar> {
         Ok(match self {
-            Grammar::JsonSchema(schema) => {
-                let mut schema = schema.clone();
-                if let Some(fields) = schema.as_object_mut() {
-                    fields.entry("x-guidance").or_insert_with(|| json!({"whitespace_pattern": WHITESPACE}));
-                }
-                TopLevelGrammar::from_json_schema(schema)
-            }
+            Grammar::JsonSchema(schema) => TopLevelGrammar::from_json_schema(Grammar::bounded(schema)),
             Grammar::Regex(regex) => TopLevelGrammar::from_regex(regex),
             Grammar::Lark(lark) => TopLevelGrammar::from_lark(lark.clone()),
             Grammar::Choice(texts) if texts.is_empty() => {

@@ -123,6 +123,13 @@ impl<S: Tokens> TextStream<S> {
         })
     }
 
+    /// Ends the answer behind what was given out: the rest is neither shown nor counted, and the request stops.
+    pub fn end_here(&mut self) {
+        self.stopped = true;
+        self.ready.clear();
+        self.tokens.cancel();
+    }
+
     fn token(&mut self, token: Token) {
         self.generated += 1;
         let text = self.detokenizer.push(token.id);

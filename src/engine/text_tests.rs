@@ -108,3 +108,20 @@ fn an_empty_stop_string_is_refused() {
     let options = TextOptions { stops: vec![String::new()], tools: vec![] };
     assert!(TextStream::new(script, &tokenizer(), CHAT, options).is_err());
 }
+
+#[test]
+fn an_answer_that_is_ended_here_shows_and_counts_no_more() {
+    let tokenizer = tokenizer();
+    let ids = tokenizer.encode_raw("</think>One two three four").unwrap();
+    let tokens = ids.into_iter().map(|id| Event::Token(Token { id, logprob: None, top: vec![] }));
+    let events: Vec<Event> = tokens.chain([done(99)]).collect();
+    let cancelled = Rc::new(Cell::new(false));
+    let script = Script { events: events.into_iter(), cancelled: cancelled.clone() };
+    let mut stream = TextStream::new(script, &tokenizer, CHAT, TextOptions::default()).unwrap();
+    let first = stream.next();
+    assert!(matches!(first, Some(TextEvent::Part(Part::Content(_)))), "{first:?}");
+    stream.end_here();
+    let end = finished(stream.next().unwrap());
+    assert!(cancelled.get() && stream.next().is_none());
+    assert_eq!((end.reason, end.usage.generated, end.stop), (StopReason::StopString, 2, None));
+}

@@ -14,6 +14,7 @@ use tokio::sync::{mpsc, watch};
 
 use super::App;
 use super::error::ApiError;
+use super::metrics::Metrics;
 use super::wire::Ask;
 use crate::engine::{Cancel, Event, Loaded, Request, Stream, TextEvent, TextStream, Tokens};
 use crate::error::Error;
@@ -107,26 +108,41 @@ fn submit(app: &Arc<App>, loaded: &Arc<Loaded>, ask: &Ask) -> Result<Updates, Ap
     }
     let updates = Updates { receiver, fault: app.fault.subscribe(), stop: stop.clone(), running: answers.len() };
     for (choice, text) in answers.into_iter().enumerate() {
-        let (sender, one_call) = (sender.clone(), ask.one_call);
-        tokio::task::spawn_blocking(move || forward(choice, text, &sender, one_call));
+        let (app, sender, one_call) = (app.clone(), sender.clone(), ask.one_call);
+        tokio::task::spawn_blocking(move || {
+            if !forward(choice, text, &sender, one_call, &app.metrics) {
+                app.metrics.gone();
+            }
+        });
     }
     Ok(updates)
 }
 
-/// Sends the events of one answer until nobody wants them.
-fn forward(choice: usize, text: TextStream<Watched>, sender: &mpsc::Sender<(usize, TextEvent)>, one_call: bool) {
-    let mut called = false;
-    for event in text {
+/// Sends the events of one answer; `false` if its client went away before the end.
+fn forward(
+    choice: usize,
+    mut text: TextStream<Watched>,
+    sender: &mpsc::Sender<(usize, TextEvent)>,
+    one_call: bool,
+    metrics: &Metrics,
+) -> bool {
+    while let Some(event) = text.next() {
         let end = matches!(event, TextEvent::Done(_) | TextEvent::Failed(_));
-        if called && !end {
-            continue;
+        match &event {
+            TextEvent::Done(done) => metrics.ended(done),
+            TextEvent::Failed(error) => metrics.failed(error),
+            TextEvent::Part(_) | TextEvent::Token(_) | TextEvent::Prefill { .. } => {}
         }
         let last_call = one_call && matches!(event, TextEvent::Part(Part::ToolEnd { .. }));
-        if sender.blocking_send((choice, event)).is_err() {
-            return;
+        let sent = sender.blocking_send((choice, event)).is_ok();
+        if end || !sent {
+            return end;
         }
-        called |= last_call;
+        if last_call {
+            text.end_here();
+        }
     }
+    false
 }
 
 /// A stream that is measured while it is read.
@@ -151,9 +167,7 @@ impl Iterator for Watched {
                     Some(before) => metrics.between_tokens.observe((now - before).as_secs_f64()),
                 }
             }
-            Event::Done(done) => metrics.ended(done),
-            Event::Failed(error) => metrics.failed(error),
-            Event::Prefill { .. } => {}
+            Event::Prefill { .. } | Event::Done(_) | Event::Failed(_) => {}
         }
         Some(event)
     }

@@ -13,7 +13,7 @@ use std::time::Instant;
 use axum::body::{Body, Bytes};
 use axum::extract::{MatchedPath, Request, State};
 use axum::http::uri::Authority;
-use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use http_body::{Body as HttpBody, Frame, SizeHint};
@@ -112,7 +112,7 @@ pub fn cors(options: &Options) -> CorsLayer {
     layer.allow_origin(origins).allow_methods([Method::GET, Method::POST]).allow_headers([
         header::AUTHORIZATION,
         header::CONTENT_TYPE,
-        "x-api-key".parse().unwrap_or(header::ACCEPT),
+        HeaderName::from_static("x-api-key"),
     ])
 }
 

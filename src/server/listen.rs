@@ -167,7 +167,7 @@ fn connect(connections: &GracefulShutdown, router: &Router, socket: tokio::net::
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_TIMEOUT)
-        .max_buf_size(HEAD_LIMIT)
+        .max_header_size(HEAD_LIMIT)
         .serve_connection(TokioIo::new(socket), service);
     let connection = connections.watch(connection);
     tokio::spawn(async move {

@@ -10,7 +10,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
 
-use crate::engine::Done;
+use crate::engine::{StopReason, TextDone};
 use crate::error::Error;
 use crate::server::error::kind;
 
@@ -83,7 +83,7 @@ impl Metrics {
     }
 
     /// An answer ended.
-    pub fn ended(&self, done: &Done) {
+    pub fn ended(&self, done: &TextDone) {
         self.answers.get_or_create(&Reason { reason: done.reason.name().to_string() }).inc();
         self.prompt_tokens.inc_by(done.usage.prompt as u64);
         self.cached_tokens.inc_by(done.usage.cached as u64);
@@ -94,6 +94,11 @@ impl Metrics {
     pub fn failed(&self, error: &Error) {
         self.answers.get_or_create(&Reason { reason: "failed".to_string() }).inc();
         self.refused(kind(error).1);
+    }
+
+    /// A client went away before its answer's end.
+    pub fn gone(&self) {
+        self.answers.get_or_create(&Reason { reason: StopReason::Cancelled.name().to_string() }).inc();
     }
 
     /// The numbers in Prometheus' text form, without its end mark.

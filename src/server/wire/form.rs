@@ -74,9 +74,11 @@ impl Form {
             }
             (Content::Json(schema), Choice::Auto) if !tools.is_empty() => {
                 let calls = calls(tools.iter());
-                Grammar::Lark(format!("start: {gap}(json | calls)\njson: %json {schema}\n{calls}"))
+                Grammar::Lark(format!("start: {gap}(json | calls)\njson: %json {}\n{calls}", Grammar::bounded(schema)))
             }
-            (Content::Json(schema), _) => Grammar::Lark(format!("start: {gap}json\njson: %json {schema}\n")),
+            (Content::Json(schema), _) => {
+                Grammar::Lark(format!("start: {gap}json\njson: %json {}\n", Grammar::bounded(schema)))
+            }
             (Content::Grammar(grammar), _) => grammar.clone(),
             (Content::Free, Choice::Auto) if tools.iter().any(|tool| strict(&tool)) => {
                 Grammar::Lark(format!("start: text | text calls\ntext: /(.|\\n)*/\n{}", calls(tools.iter())))
@@ -178,7 +180,7 @@ fn value(rule: &str, schema: &Value, parameters: &Value) -> String {
         .filter_map(|name| Some((name.to_string(), parameters.get(name)?.clone())))
         .collect();
     schema.extend(shared);
-    format!("{rule}: {rule}_json {end}\n{rule}_json: %json {}\n", Value::Object(schema))
+    format!("{rule}: {rule}_json {end}\n{rule}_json: %json {}\n", Grammar::bounded(&Value::Object(schema)))
 }
 
 /// A text as a literal of the grammar.
