@@ -68,7 +68,7 @@ fn snapshot(name: &str, text: &str) {
 #[test]
 fn streams_are_the_kept_bytes() {
     let server = Server::start(&[]);
-    let usage = json!({"stream": true, "stream_options": {"include_usage": true}, "return_progress": true});
+    let usage = json!({"stream": true, "stream_options": {"include_usage": true}});
     let answer = server.post(CHAT, &forced(&server, " mouse", 3, usage));
     assert_eq!(answer.header("content-type"), Some("text/event-stream"));
     assert_eq!(answer.header("cache-control"), Some("no-cache"));

@@ -83,6 +83,8 @@ pub async fn start(app: &Arc<App>, loaded: &Arc<Loaded>, ask: Ask) -> Result<Upd
 fn submit(app: &Arc<App>, loaded: &Arc<Loaded>, ask: &Ask) -> Result<Updates, ApiError> {
     let stop = app.stop_flag();
     let (sender, receiver) = mpsc::channel(AHEAD);
+    // From here on: an error below gives the flag back, and stops the answers that were submitted before it.
+    let mut updates = Updates { receiver, fault: app.fault.subscribe(), stop: stop.clone(), running: 0 };
     let mut answers = Vec::new();
     for source in &ask.sources {
         let prompt = ask.prompt(loaded, source)?;
@@ -106,7 +108,7 @@ fn submit(app: &Arc<App>, loaded: &Arc<Loaded>, ask: &Ask) -> Result<Updates, Ap
             answers.push(TextStream::new(watched, &loaded.text.tokenizer, prompt.reading, ask.text_options())?);
         }
     }
-    let updates = Updates { receiver, fault: app.fault.subscribe(), stop: stop.clone(), running: answers.len() };
+    updates.running = answers.len();
     for (choice, text) in answers.into_iter().enumerate() {
         let (app, sender, one_call) = (app.clone(), sender.clone(), ask.one_call);
         tokio::task::spawn_blocking(move || {
