@@ -271,6 +271,11 @@ pub trait Backend: Send {
     ) -> Result<()>;
     /// `y = x · wᵀ` on the first `rows` rows.
     fn linear(&mut self, w: &Self::Matrix, rows: usize, x: &Self::Buffer, y: &mut Self::Buffer) -> Result<()>;
+    /// Keeps the last rows of each segment, at most `HIDDEN_ROWS` of them, in its sequence's ring: the row at position p
+    /// goes to slot p mod `HIDDEN_ROWS` (see `state::head`).
+    fn keep_hidden(&mut self, wide: &Self::Buffer, sequences: &mut [&mut Sequence]) -> Result<()>;
+    /// Copies the kept row of each row's position out of its sequence's ring: row r of `to` belongs to the step's row r.
+    fn load_hidden(&mut self, sequences: &[&mut Sequence], to: &mut Self::Buffer) -> Result<()>;
     /// Spec 4.2: `out_s = hidden · norm(wide)_s + embedding · norm(e)` for every stream s, where `wide`'s row for the
     /// step's row r is `sources[r]` and e is the embedding of the step's id r.
     fn mtp_fuse(

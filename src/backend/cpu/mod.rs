@@ -217,6 +217,14 @@ impl Backend for Cpu {
         linear::linear(w, &x[..rows * w.cols], rows, &mut y[..rows * w.rows]);
         Ok(())
     }
+    fn keep_hidden(&mut self, wide: &Vec<f32>, sequences: &mut [&mut Sequence]) -> Result<()> {
+        hyper::keep(&self.rows, self.shape.wide(), wide, sequences);
+        Ok(())
+    }
+    fn load_hidden(&mut self, sequences: &[&mut Sequence], to: &mut Vec<f32>) -> Result<()> {
+        hyper::load(&self.rows, self.shape.wide(), sequences, to);
+        Ok(())
+    }
     fn mtp_fuse(
         &mut self,
         w: &MtpFuse<Cpu>,
