@@ -8,6 +8,7 @@
 //! Not here: the order of operations (`model`), what the state's bytes mean (`state`), sampling on the host (`engine`).
 
 pub mod cpu;
+pub mod dense;
 pub mod hip;
 
 use std::ops::Range;

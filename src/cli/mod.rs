@@ -14,6 +14,7 @@ mod run;
 mod score;
 pub mod serving;
 pub mod settings;
+pub mod speculation;
 mod ui;
 pub mod values;
 

@@ -23,7 +23,7 @@ pub fn run(args: &RunArgs, settings: &[Setting], ui: Ui) -> Result<(), Failure> 
     // Before Ctrl-C is ours: reading standard input cannot be stopped by a flag.
     let text = input::text(&args.input)?;
     let cancel = interrupt()?;
-    let loaded = ui.load(&args.model)?;
+    let loaded = ui.load(&args.model, args.speculation.options())?;
     let prompt = prompt(args, &loaded, &text)?;
     // 53 bits, so that every JSON reader gives the same number back.
     let drawn = std::hash::RandomState::new().build_hasher().finish() >> 11;

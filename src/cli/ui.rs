@@ -16,6 +16,7 @@ use super::args::{Color, GlobalArgs, LogFormat, ModelArgs};
 use super::values::Device;
 use crate::engine::Loaded;
 use crate::engine::doctor::require_device;
+use crate::engine::speculate::SpeculationOptions;
 use crate::error::{Error, Result};
 
 /// A prompt that is read faster than this needs no progress.
@@ -93,7 +94,7 @@ impl Ui {
     }
 
     /// Loads a model, with a bar on a terminal and a log line elsewhere.
-    pub fn load(&self, model: &ModelArgs) -> Result<Loaded> {
+    pub fn load(&self, model: &ModelArgs, speculation: SpeculationOptions) -> Result<Loaded> {
         if let Device::Hip(number) = model.device {
             require_device(number)?;
         }
@@ -104,7 +105,7 @@ impl Ui {
             bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
             bar
         });
-        let loaded = Loaded::open(&model.load_options(), &mut |share| {
+        let loaded = Loaded::open(&model.load_options(speculation), &mut |share| {
             if let Some(bar) = &bar {
                 bar.set_position((share * LOAD_STEPS as f32) as u64);
             }
