@@ -74,7 +74,7 @@ pub fn generate(
             }
         }
         sequence.rewind(speculator.rejected()).unwrap();
-        speculator.end([drafting, verifying, clock.lap()]);
+        speculator.end([drafting, verifying, clock.lap()], true);
         after(model, &sequence, answer[answer.len() - 1]);
     }
     (answer, *speculator.receipts())

@@ -177,10 +177,11 @@ impl Speculator {
         }
     }
 
-    /// Ends a round or a step without drafts that took `times`: drafting, verifying, choosing.
-    pub fn end(&mut self, times: [Duration; 3]) {
+    /// Ends a round or a step without drafts that took `times`: drafting, verifying, choosing. Unless it did nothing
+    /// else, `alone`, they say nothing about the next depth.
+    pub fn end(&mut self, times: [Duration; 3], alone: bool) {
         let (drafted, accepted) = (self.drafts.len(), self.accepted);
-        if let Some(adaptive) = &mut self.adaptive {
+        if let Some(adaptive) = self.adaptive.as_mut().filter(|_| alone) {
             adaptive.record(drafted, accepted, times.iter().sum::<Duration>().as_secs_f64());
         }
         if drafted > 0 {

@@ -38,7 +38,7 @@ fn speculated(params: &SamplingParams, rule: Rule, depth: usize) -> Vec<u32> {
             ids.push(judged.id);
             goes_on = judged.goes_on;
         }
-        speculator.end(Default::default());
+        speculator.end(Default::default(), true);
     }
     ids.truncate(TOKENS);
     ids
