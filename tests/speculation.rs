@@ -98,7 +98,11 @@ fn after_every_round_the_state_is_that_of_a_run_of_the_accepted_tokens() {
                 for fork in [&mut ours, &mut theirs] {
                     rounds::settle(model, fork, next);
                 }
-                assert_eq!(ours.head().rows(), ours.len() - 1, "the head knows everything but the last token's successor");
+                assert_eq!(
+                    ours.head().rows(),
+                    ours.len() - 1,
+                    "the head knows everything but the last token's successor"
+                );
                 let all = |sequence| [state_of(model, sequence), vec![head_of(model, sequence)]].concat();
                 let [ours, theirs] = [all(&ours), all(&theirs)];
                 for (part, (ours, theirs)) in ours.iter().zip(&theirs).enumerate() {

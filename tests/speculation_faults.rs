@@ -24,12 +24,8 @@ const DEPTH: usize = 3;
 const NEXT: u32 = 33;
 
 fn model(max_sequence: usize) -> Model {
-    let options = LoadOptions {
-        mtp: true,
-        rewind_rows: DEPTH + 1,
-        max_sequence: Some(max_sequence),
-        ..LoadOptions::default()
-    };
+    let options =
+        LoadOptions { mtp: true, rewind_rows: DEPTH + 1, max_sequence: Some(max_sequence), ..LoadOptions::default() };
     golden::model("tiny", &options)
 }
 
@@ -167,5 +163,8 @@ fn what_cannot_be_drafted_says_why() {
     let mut headless = golden::model("tiny", &LoadOptions { rewind_rows: 4, ..LoadOptions::default() });
     let mut sequence = read(&mut headless, &prompt(20), 512);
     assert_eq!(headless.max_drafts(), 0);
-    says(headless.draft_first(&mut [hipfire::model::Draft { sequence: &mut sequence, next: 1 }]).unwrap_err(), "without");
+    says(
+        headless.draft_first(&mut [hipfire::model::Draft { sequence: &mut sequence, next: 1 }]).unwrap_err(),
+        "without",
+    );
 }

@@ -92,11 +92,7 @@ pub fn threads(options: &LoadOptions) -> usize {
     options.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from))
 }
 
-fn translate(
-    source: &Source,
-    shape: &Shape,
-    options: &LoadOptions,
-) -> Result<(model::load::LoadOptions, Speculation)> {
+fn translate(source: &Source, shape: &Shape, options: &LoadOptions) -> Result<(model::load::LoadOptions, Speculation)> {
     let speculation = options.speculation.resolve(shape.mtp_layers > 0)?;
     // A round's rows: the token behind the state, and its drafts.
     let drafts = speculation.depth.most();

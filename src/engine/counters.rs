@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 
 use super::request::StopReason;
-use super::speculate::Receipts;
 use super::scheduler::{Limits, admits, retry_after};
+use super::speculate::Receipts;
 use crate::error::{Error, Result};
 
 /// A look at the engine.

@@ -126,14 +126,7 @@ impl Sampler {
             true => HashMap::new(),
             false => history.iter().map(|&id| (id, 0)).collect(),
         };
-        Sampler {
-            params,
-            generated,
-            step: 0,
-            supposed: Vec::new(),
-            adjusted: Vec::new(),
-            law: Distribution::default(),
-        }
+        Sampler { params, generated, step: 0, supposed: Vec::new(), adjusted: Vec::new(), law: Distribution::default() }
     }
 
     /// Draws the next id from `logits [vocab]` and records it. A NaN is an error that names the step and the id, and so

@@ -237,7 +237,11 @@ fn chain(model: &mut dyn LanguageModel, lanes: &mut [Lane<'_>]) -> Result<()> {
         let lanes = &mut lanes[..going];
         let mut drafts: Vec<Draft<'_>> =
             lanes.iter_mut().map(|lane| Draft { sequence: &mut *lane.sequence, next: lane.next }).collect();
-        if step == 0 { model.draft_first(&mut drafts)? } else { model.draft_next(&mut drafts)? }
+        if step == 0 {
+            model.draft_first(&mut drafts)?
+        } else {
+            model.draft_next(&mut drafts)?
+        }
         let logits = model.draft_logits(&places[..going])?;
         for (lane, logits) in lanes.iter_mut().zip(logits.chunks_exact(vocab)) {
             lane.next = lane.speculator.propose(lane.sampler, logits)?;

@@ -44,7 +44,9 @@ impl SpeculationOptions {
                 return Err(Error::invalid("this model has no MTP head that could draft: use --mtp 0"));
             }
             Some(Depth::Fixed(depth)) if depth > MAX_DRAFTS => {
-                return Err(Error::invalid(format!("--mtp {depth} is more than a step verifies: use 0 to {MAX_DRAFTS}")));
+                return Err(Error::invalid(format!(
+                    "--mtp {depth} is more than a step verifies: use 0 to {MAX_DRAFTS}"
+                )));
             }
             Some(depth) => depth,
             None if has_head => Depth::Fixed(DEFAULT_DRAFTS),

@@ -100,7 +100,14 @@ fn laws() -> [SamplingParams; 4] {
         plain.clone(),
         SamplingParams { top_k: 4, ..plain.clone() },
         SamplingParams { top_p: 0.85, ..plain.clone() },
-        SamplingParams { top_k: 4, top_p: 0.9, min_p: 0.05, presence_penalty: 0.5, logit_bias: vec![(1, 0.7)], ..plain },
+        SamplingParams {
+            top_k: 4,
+            top_p: 0.9,
+            min_p: 0.05,
+            presence_penalty: 0.5,
+            logit_bias: vec![(1, 0.7)],
+            ..plain
+        },
     ]
 }
 
