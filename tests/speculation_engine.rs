@@ -4,13 +4,16 @@ use std::sync::{Arc, LazyLock};
 
 use hipfire::engine::speculate::accept::Rule;
 use hipfire::engine::speculate::{Depth, Speculation};
-use hipfire::engine::{Cancel, Done, Engine, Event, MemoryUse, Options, Request, SamplingParams, StopReason, Token};
+use hipfire::engine::{
+    Cancel, Constraint, Done, Engine, Event, Grammar, Grammars, MemoryUse, Options, Request, SamplingParams,
+    StopReason, Token,
+};
 use hipfire::model::load::{self, LoadOptions};
 use hipfire::text::Tokenizer;
 use hipfire::weights::Source;
 
-static TOKENIZER: LazyLock<Tokenizer> =
-    LazyLock::new(|| Tokenizer::from_json(include_bytes!("../models/ember/tokenizer.json"), None).unwrap());
+static TOKENIZER: LazyLock<Arc<Tokenizer>> =
+    LazyLock::new(|| Arc::new(Tokenizer::from_json(include_bytes!("../models/ember/tokenizer.json"), None).unwrap()));
 
 const STORIES: [&str; 3] = [
     "Once upon a time, Lily found a small red box in the garden. She",
@@ -35,6 +38,9 @@ fn engine(depth: usize, parallel: usize, draft_ids: Option<Vec<u32>>) -> Engine 
         prefill_chunk: 0,
         parallel,
         max_queue: 8,
+        cache_memory: 0,
+        sessions: None,
+        grammars: Some(Arc::new(Grammars::new(TOKENIZER.clone(), &[0]))),
         memory: Arc::new(MemoryUse::default),
         speculation: Speculation { depth: Depth::Fixed(depth), rule: Rule::Exact },
         threads: 1,
@@ -49,6 +55,7 @@ fn request(text: &str, max_tokens: usize) -> Request {
         params: SamplingParams::default(),
         stop_ids: vec![],
         logprobs: None,
+        constraint: None,
         cancel: Cancel::default(),
     }
 }
@@ -152,4 +159,33 @@ fn a_draft_vocabulary_changes_what_is_drafted_and_no_text() {
     let few = engine(3, 1, Some(vec![4000, 4001]));
     let (tokens, _) = answer(&few, Request { params: hot, ..request(STORIES[2], 100) });
     assert!(tokens.iter().any(|token| token.id < 4000));
+}
+
+#[test]
+fn a_conversation_goes_on_from_the_state_that_drafts_left() {
+    let (plain, drafting) = (engine(0, 1, None), engine(3, 1, None));
+    // Lengths that end an answer in every place of a round.
+    for length in 20..26 {
+        let (mut expected, mut given) = (prompt(STORIES[0]), prompt(STORIES[0]));
+        for turn in 0..3 {
+            for (engine, ids) in [(&plain, &mut expected), (&drafting, &mut given)] {
+                let (tokens, done) = answer(engine, Request { ids: ids.clone(), ..request("a", length) });
+                assert!(turn == 0 || done.usage.cached > 0, "the state was known");
+                ids.extend(tokens.iter().map(|token| token.id));
+                ids.extend(prompt(" Then"));
+            }
+            assert_eq!(given, expected, "turn {turn}, {length} tokens");
+        }
+    }
+}
+
+#[test]
+fn a_grammar_holds_at_every_position_of_a_round() {
+    let [plain, drafting] = [0, 3].map(|depth| engine(depth, 1, None));
+    let constraint = |text: &str| Constraint { grammar: Grammar::Regex(text.to_string()), after: None };
+    for regex in ["( (a|the|and|to|dog|was|it|he|she|[a-z]{1,6})){12}", "[0-9]{30}", "( ?[a-z]+[,.]?){40}"] {
+        let asked = || Request { constraint: Some(constraint(regex)), stop_ids: vec![0], ..request(STORIES[1], 40) };
+        let [(expected, without), (tokens, with)] = [&plain, &drafting].map(|engine| answer(engine, asked()));
+        assert_eq!((ids(&tokens), with.reason), (ids(&expected), without.reason), "{regex}");
+    }
 }

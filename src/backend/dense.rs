@@ -3,8 +3,8 @@
 //! Owns: the plan as a pure function of rows and heads, also its receipt.
 //! Always true: rows × query heads of a pass are at most [`LANES`], so that a pass keeps all its running sums in
 //! registers and reads each key once for all of them, as it is stored; a pass never mixes heads of two KV heads.
-//! Not here: the passes themselves. The CPU has none: it takes one row and KV head at a time, which keeps the limit at
-//! every width that is planned here and gives each row the same bits at every number of rows.
+//! Not here: the passes themselves. On the CPU the split has no meaning: it takes one row and KV head at a time
+//! ([`DensePasses::by_row`]), so that a row's bits do not depend on its neighbours.
 
 use serde::Serialize;
 
@@ -31,6 +31,17 @@ pub struct DensePasses {
 }
 
 impl DensePasses {
+    /// Without a split: each row and KV head for itself.
+    pub fn by_row(attention: &AttentionShape, q_len: usize) -> DensePasses {
+        DensePasses {
+            engaged: false,
+            q_len,
+            heads_per_chunk: attention.query_heads / attention.kv_heads,
+            chunks: q_len * attention.kv_heads,
+            n_kv_heads: attention.kv_heads,
+        }
+    }
+
     /// For a step of `q_len` rows of one sequence, at least 1.
     pub fn plan(mode: AttentionMode, attention: &AttentionShape, q_len: usize) -> DensePasses {
         let group = attention.query_heads / attention.kv_heads;

@@ -17,6 +17,7 @@ use crate::config::{AttentionMode, RopePrecision};
 use crate::error::Result;
 use crate::state::Sequence;
 use crate::weights::{Matrix, experts::Expert};
+use dense::DensePasses;
 
 /// The rows of one step: several sequences' new tokens, one after another.
 #[derive(Debug, Clone, Default)]
@@ -287,6 +288,12 @@ pub trait Backend: Send {
         sources: Range<usize>,
         out: &mut Self::Buffer,
     ) -> Result<()>;
+
+    /// How dense attention over a step of `rows` rows of one sequence is cut into passes; `None`, if queries read a
+    /// selection.
+    fn dense_passes(&self, _rows: usize) -> Option<DensePasses> {
+        None
+    }
 
     /// Shows an intermediate buffer to the observer, if a test has set one.
     fn observe(&mut self, name: &str, buffer: &Self::Buffer, rows: usize, width: usize);

@@ -275,10 +275,17 @@ fn speculation(receipts: &Receipts) -> String {
     let parts = [receipts.drafting, receipts.verifying, receipts.choosing];
     let whole = parts.iter().sum::<Duration>().as_secs_f64().max(f64::MIN_POSITIVE);
     let [drafting, verifying, choosing] = parts.map(|part| 100.0 * part.as_secs_f64() / whole);
+    let dense = receipts.dense.map_or(String::new(), |passes| {
+        let split = if passes.engaged { "split" } else { "whole" };
+        format!(
+            "{:<12}dense attention of {} rows: {split} groups, {} heads a pass, {} passes, {} KV heads\n",
+            "", passes.q_len, passes.heads_per_chunk, passes.chunks, passes.n_kv_heads
+        )
+    });
     let depths: Vec<String> = receipts.acceptance().iter().map(|share| format!("{:.1} %", 100.0 * share)).collect();
     format!(
         "speculation {:>7} drafts, {} accepted (by depth: {}), {:.2} tokens a round\n\
-         {:<12}{drafting:.0} % of the time drafting, {verifying:.0} % verifying, {choosing:.0} % choosing\n",
+         {:<12}{drafting:.0} % of the time drafting, {verifying:.0} % verifying, {choosing:.0} % choosing\n{dense}",
         receipts.total_drafted(),
         receipts.total_accepted(),
         depths.join(", "),

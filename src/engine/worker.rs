@@ -123,7 +123,7 @@ impl Worker {
             let prepared = self.prepare(choice, work.prompt());
             let cached = self.slots[slot].held();
             self.board.began(work.prompt(), cached);
-            let speculator = Speculator::new(self.speculation, self.model.max_drafts());
+            let speculator = Speculator::of(self.speculation, &*self.model);
             let begun = work.begin(self.model.max_sequence(), cached, self.cache.is_on(), speculator);
             self.slots[slot].request = work.number;
             if let Some(sequence) = self.slots[slot].sequence.as_mut().filter(|_| !work.drafts()) {

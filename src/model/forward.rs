@@ -12,6 +12,7 @@ mod head;
 use super::bind::{Layer, LayerMixer, Weights};
 use super::{Draft, Feed, LOGIT_ROWS, LanguageModel};
 use crate::arena::Arena;
+use crate::backend::dense::DensePasses;
 use crate::backend::{Backend, HyperRead, Observed, Observer, Rows};
 use crate::config::Shape;
 use crate::error::{Error, Result};
@@ -279,6 +280,9 @@ impl<B: Backend> LanguageModel for Model<B> {
             true => self.layout.recurrent.rewind_rows.saturating_sub(1),
             false => 0,
         }
+    }
+    fn dense_passes(&self, rows: usize) -> Option<DensePasses> {
+        self.backend.dense_passes(rows)
     }
     fn draft_first(&mut self, drafts: &mut [Draft<'_>]) -> Result<()> {
         self.first_drafts(drafts)

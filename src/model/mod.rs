@@ -12,6 +12,7 @@ pub mod load;
 pub mod names;
 pub mod quantize;
 
+use crate::backend::dense::DensePasses;
 use crate::config::Shape;
 use crate::error::{Error, Result};
 use crate::state::Sequence;
@@ -54,6 +55,10 @@ pub trait LanguageModel: Send {
     /// The most tokens that may be drafted for a step, so that the step can be taken back: 0 without an MTP head.
     fn max_drafts(&self) -> usize {
         0
+    }
+    /// How dense attention cuts a step of `rows` rows; `None`, if queries read a selection.
+    fn dense_passes(&self, _rows: usize) -> Option<DensePasses> {
+        None
     }
     /// Begins to draft: the MTP head reads what it has not read yet of each sequence, `next` included. Logits of the
     /// trunk's last step are gone after it; the sequences' tokens do not change.

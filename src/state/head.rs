@@ -27,6 +27,13 @@ impl Head {
         Head { follows, rows: 0, promised: None }
     }
 
+    /// Of a sequence of `len` tokens, as a file has it. `None`, if that cannot be.
+    pub(super) fn stored(follows: bool, rows: usize, len: usize) -> Option<Head> {
+        let waiting = len.checked_sub(rows)?;
+        let known = !follows || (rows < len && waiting <= HIDDEN_ROWS);
+        known.then_some(Head { follows, rows, promised: None })
+    }
+
     /// Whether the head's cache follows this sequence, so that it can draft.
     pub fn follows(&self) -> bool {
         self.follows

@@ -35,6 +35,7 @@ pub mod tile;
 use std::fmt;
 use std::ops::Range;
 
+use super::dense::DensePasses;
 use super::{Backend, BackendOptions, Gdn, HyperRead, Moe, MtpFuse, Observed, Observer, Ple, Qsa, Rows};
 use crate::config::Shape;
 use crate::error::Result;
@@ -235,6 +236,10 @@ impl Backend for Cpu {
     ) -> Result<()> {
         hyper::fuse(&self.shape, w, table, &self.rows.ids, wide, sources, out, &mut self.pool);
         Ok(())
+    }
+
+    fn dense_passes(&self, rows: usize) -> Option<DensePasses> {
+        self.qsa.is_dense().then(|| DensePasses::by_row(&self.shape.attention, rows))
     }
 
     fn observe(&mut self, name: &str, buffer: &Vec<f32>, rows: usize, width: usize) {

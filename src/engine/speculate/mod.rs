@@ -94,6 +94,13 @@ pub struct Judged {
 }
 
 impl Speculator {
+    /// For answers of `model`.
+    pub fn of(choice: Speculation, model: &dyn LanguageModel) -> Speculator {
+        let mut speculator = Speculator::new(choice, model.max_drafts());
+        speculator.receipts.dense = model.dense_passes(1 + speculator.proposals.len());
+        speculator
+    }
+
     /// For a model that allows up to `most` drafts.
     pub fn new(choice: Speculation, most: usize) -> Speculator {
         let most = choice.depth.most().min(most).min(MAX_DRAFTS);

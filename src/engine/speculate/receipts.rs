@@ -11,6 +11,7 @@ use serde::Serialize;
 use serde::ser::{SerializeStruct, Serializer};
 
 use super::MAX_DRAFTS;
+use crate::backend::dense::DensePasses;
 
 /// Sums over rounds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -27,6 +28,8 @@ pub struct Receipts {
     pub verifying: Duration,
     /// Time in the trunk's logits and the choice of tokens.
     pub choosing: Duration,
+    /// How dense attention cuts the widest verification; `None`, if queries read a selection.
+    pub dense: Option<DensePasses>,
 }
 
 impl Receipts {
@@ -45,6 +48,7 @@ impl Receipts {
         self.drafting += other.drafting;
         self.verifying += other.verifying;
         self.choosing += other.choosing;
+        self.dense = other.dense.or(self.dense);
     }
 
     /// Tokens drafted.
@@ -75,7 +79,7 @@ impl Serialize for Receipts {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let used = self.drafted.iter().take_while(|drafted| **drafted > 0).count();
         let ms = |time: Duration| time.as_secs_f64() * 1e3;
-        let mut fields = serializer.serialize_struct("Receipts", 10)?;
+        let mut fields = serializer.serialize_struct("Receipts", 11)?;
         fields.serialize_field("rounds", &self.rounds)?;
         fields.serialize_field("drafted", &self.total_drafted())?;
         fields.serialize_field("accepted", &self.total_accepted())?;
@@ -86,6 +90,7 @@ impl Serialize for Receipts {
         fields.serialize_field("drafting_ms", &ms(self.drafting))?;
         fields.serialize_field("verifying_ms", &ms(self.verifying))?;
         fields.serialize_field("choosing_ms", &ms(self.choosing))?;
+        fields.serialize_field("dense", &self.dense)?;
         fields.end()
     }
 }
