@@ -44,14 +44,9 @@ fn what_cannot_be_meant_is_usage_and_named() {
     refused(&program.run(&["run", "--memory-limit", "120%", "x"]), &["--memory-limit", "100%"]);
     refused(&program.run(&["run", "one", "-p", "two"]), &["cannot be used with"]);
     refused(&program.run(&["score", "--tokens", "ids.txt", "text"]), &["cannot be used with"]);
+    refused(&program.run(&["run", "--mtp", "8", "x"]), &["--mtp", "auto", "0 (off) to 7"]);
     refused(&program.run(&["run", "--reasoning-effort", "huge", "x"]), &["huge", "xhigh"]);
     refused(&program.env("RUST_LOG", "a=b=c").run(&["run", "x"]), &["RUST_LOG"]);
-}
-
-#[test]
-fn what_is_not_built_yet_says_so() {
-    let program = Program::new();
-    refused(&program.run(&["run", "--mtp", "2", "x"]), &["not built yet"]);
 }
 
 #[test]

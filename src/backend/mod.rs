@@ -8,6 +8,7 @@
 //! Not here: the order of operations (`model`), what the state's bytes mean (`state`), sampling on the host (`engine`).
 
 pub mod cpu;
+pub mod dense;
 pub mod hip;
 
 use std::ops::Range;
@@ -16,6 +17,7 @@ use crate::config::{AttentionMode, RopePrecision};
 use crate::error::Result;
 use crate::state::Sequence;
 use crate::weights::{Matrix, experts::Expert};
+use dense::DensePasses;
 
 /// The rows of one step: several sequences' new tokens, one after another.
 #[derive(Debug, Clone, Default)]
@@ -271,6 +273,11 @@ pub trait Backend: Send {
     ) -> Result<()>;
     /// `y = x · wᵀ` on the first `rows` rows.
     fn linear(&mut self, w: &Self::Matrix, rows: usize, x: &Self::Buffer, y: &mut Self::Buffer) -> Result<()>;
+    /// Keeps the last rows of each segment, at most `HIDDEN_ROWS` of them, in its sequence's ring: the row at position p
+    /// goes to slot p mod `HIDDEN_ROWS` (see `state::head`).
+    fn keep_hidden(&mut self, wide: &Self::Buffer, sequences: &mut [&mut Sequence]) -> Result<()>;
+    /// Copies the kept row of each row's position out of its sequence's ring: row r of `to` belongs to the step's row r.
+    fn load_hidden(&mut self, sequences: &[&mut Sequence], to: &mut Self::Buffer) -> Result<()>;
     /// Spec 4.2: `out_s = hidden · norm(wide)_s + embedding · norm(e)` for every stream s, where `wide`'s row for the
     /// step's row r is `sources[r]` and e is the embedding of the step's id r.
     fn mtp_fuse(
@@ -281,6 +288,12 @@ pub trait Backend: Send {
         sources: Range<usize>,
         out: &mut Self::Buffer,
     ) -> Result<()>;
+
+    /// How dense attention over a step of `rows` rows of one sequence is cut into passes; `None`, if queries read a
+    /// selection.
+    fn dense_passes(&self, _rows: usize) -> Option<DensePasses> {
+        None
+    }
 
     /// Shows an intermediate buffer to the observer, if a test has set one.
     fn observe(&mut self, name: &str, buffer: &Self::Buffer, rows: usize, width: usize);

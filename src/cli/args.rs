@@ -12,8 +12,10 @@ use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 use super::chat::ChatArgs;
 use super::serve_args::ServeArgs;
 use super::serving::ServingArgs;
+use super::speculation::SpeculationArgs;
 use super::values::{self, AutoKvBackend, AutoKvMode, Device};
 use crate::config::{AttentionMode, RopePrecision};
+use crate::engine::speculate::SpeculationOptions;
 use crate::engine::{LoadOptions, MemoryLimit, SamplingParams, quantize_types};
 
 const AFTER_HELP: &str = "\
@@ -162,8 +164,8 @@ impl ModelArgs {
         self.model.clone().filter(|path| path.as_os_str() != "embedded")
     }
 
-    /// What the engine needs to load it.
-    pub fn load_options(&self) -> LoadOptions {
+    /// What the engine needs to load it, with drafts or without.
+    pub fn load_options(&self, speculation: SpeculationOptions) -> LoadOptions {
         LoadOptions {
             model: self.folder(),
             max_seq: self.max_seq,
@@ -179,6 +181,7 @@ impl ModelArgs {
             gather: self.qsa_gather == Gather::Auto,
             attention: self.attention,
             rope_precision: self.rope_precision,
+            speculation,
         }
     }
 }
@@ -284,9 +287,6 @@ pub struct RunArgs {
         default_missing_value = "true", default_value = "false", hide_default_value = true,
         hide_possible_values = true, value_parser = BoolishValueParser::new())]
     pub show_thinking: bool,
-    /// Draft tokens a step by the MTP head (0: off)
-    #[arg(long, default_value = "0", value_name = "N", value_parser = values::mtp)]
-    pub mtp: usize,
     /// What goes to standard output: the text, one JSON object, or one JSON object an event
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub format: Format,
@@ -298,6 +298,9 @@ pub struct RunArgs {
     /// How tokens are chosen.
     #[command(flatten)]
     pub sampling: SamplingArgs,
+    /// How tokens are drafted.
+    #[command(flatten)]
+    pub speculation: SpeculationArgs,
     /// The model.
     #[command(flatten)]
     pub model: ModelArgs,
@@ -381,6 +384,9 @@ pub struct InspectArgs {
     /// What the plan is for, beside the model.
     #[command(flatten)]
     pub serving: ServingArgs,
+    /// What the plan counts for drafts.
+    #[command(flatten)]
+    pub speculation: SpeculationArgs,
     /// The model.
     #[command(flatten)]
     pub model: ModelArgs,

@@ -5,10 +5,13 @@
 //! standard output.
 //! Not here: what the events mean (`engine::text_stream`), the stats footer (`run`).
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 
 use super::args::Format;
 use super::ui::{Output, Ui};
+use crate::engine::speculate::Receipts;
 use crate::engine::{StopReason, TextDone, TextEvent, Usage};
 use crate::error::Result;
 use crate::text::Event as Part;
@@ -144,6 +147,7 @@ impl Export for Json {
             "stop_reason": done.reason.name(),
             "usage": usage(done),
             "timings": timings(&done.usage),
+            "speculation": done.usage.speculation,
             "memory": done.memory,
             "settings": self.context.settings,
         }))
@@ -180,6 +184,7 @@ impl Export for Jsonl {
             "stop_reason": done.reason.name(),
             "usage": usage(done),
             "timings": timings(&done.usage),
+            "speculation": done.usage.speculation,
             "memory": done.memory,
             "settings": self.context.settings,
         }))
@@ -246,6 +251,7 @@ pub fn footer(done: &TextDone) -> String {
         "prompt      {:>7} tokens  {:>10.1} tokens/s\n\
          generation  {:>7} tokens  {:>10.1} tokens/s  ({} of them thinking; {reason})\n\
          first token {:>7.3} s\n\
+         {}\
          memory      {} of weights; context: {} committed, {} reserved, {} retired; at most {} resident\n",
         usage.prompt,
         usage.prefill_rate(),
@@ -253,11 +259,39 @@ pub fn footer(done: &TextDone) -> String {
         usage.decode_rate(),
         done.reasoning_tokens,
         usage.first_token.as_secs_f64(),
+        speculation(&usage.speculation),
         mebibytes(memory.weights),
         mebibytes(memory.committed),
         mebibytes(memory.reserved),
         mebibytes(memory.retired),
         mebibytes(memory.peak_resident),
+    )
+}
+
+/// A line about drafts, if there were any.
+fn speculation(receipts: &Receipts) -> String {
+    if receipts.rounds == 0 {
+        return String::new();
+    }
+    let parts = [receipts.drafting, receipts.verifying, receipts.choosing];
+    let whole = parts.iter().sum::<Duration>().as_secs_f64().max(f64::MIN_POSITIVE);
+    let [drafting, verifying, choosing] = parts.map(|part| 100.0 * part.as_secs_f64() / whole);
+    let dense = receipts.dense.map_or(String::new(), |passes| {
+        let split = if passes.engaged { "split" } else { "whole" };
+        format!(
+            "{:<12}dense attention of {} rows: {split} groups, {} heads a pass, {} passes, {} KV heads\n",
+            "", passes.q_len, passes.heads_per_chunk, passes.chunks, passes.n_kv_heads
+        )
+    });
+    let depths: Vec<String> = receipts.acceptance().iter().map(|share| format!("{:.1} %", 100.0 * share)).collect();
+    format!(
+        "speculation {:>7} drafts, {} accepted (by depth: {}), {:.2} tokens a round\n\
+         {:<12}{drafting:.0} % of the time drafting, {verifying:.0} % verifying, {choosing:.0} % choosing\n{dense}",
+        receipts.total_drafted(),
+        receipts.total_accepted(),
+        depths.join(", "),
+        receipts.tokens_a_round(),
+        "",
     )
 }
 

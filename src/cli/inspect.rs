@@ -20,7 +20,7 @@ pub fn inspect(args: &InspectArgs) -> Result<(), Failure> {
         }
         return Ok(());
     }
-    let options = args.serving.apply(args.model.load_options());
+    let options = args.serving.apply(args.model.load_options(args.speculation.options()));
     if args.plan {
         let plan = memory_plan(&options)?;
         match args.json {

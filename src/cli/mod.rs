@@ -17,6 +17,7 @@ mod serve;
 pub mod serve_args;
 pub mod serving;
 pub mod settings;
+pub mod speculation;
 mod ui;
 pub mod values;
 

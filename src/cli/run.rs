@@ -24,7 +24,7 @@ pub fn run(args: &RunArgs, settings: &[Setting], ui: Ui) -> Result<(), Failure> 
     // Before Ctrl-C is ours: reading standard input cannot be stopped by a flag.
     let text = input::text(&args.input)?;
     let cancel = interrupt()?;
-    let loaded = ui.load(&args.model)?;
+    let loaded = ui.load(&args.model, args.speculation.options())?;
     let prompt = prompt(args, &loaded, &text)?;
     let params = args.sampling.over(SamplingParams::of_model(loaded.text.generation.as_ref()), drawn_seed());
     let context = Context { model: loaded.name.clone(), settings: effective(settings, &params) };

@@ -11,6 +11,7 @@ use super::ui::{Output, Ui};
 use super::{Failure, input, interrupt};
 use crate::engine::ScoreOptions;
 use crate::engine::logits::Ranked;
+use crate::engine::speculate::SpeculationOptions;
 
 #[derive(Serialize)]
 struct Line<'a> {
@@ -40,7 +41,7 @@ pub fn score(args: &ScoreArgs, ui: &Ui) -> Result<(), Failure> {
         None => Given::Text(input::text(&args.input)?),
     };
     let cancel = interrupt()?;
-    let loaded = ui.load(&args.model)?;
+    let loaded = ui.load(&args.model, SpeculationOptions::off())?;
     let ids = match given {
         Given::Ids(ids) => ids,
         Given::Text(text) => loaded.text.tokenizer.encode_raw(&text)?,

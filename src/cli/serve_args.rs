@@ -12,6 +12,7 @@ use clap::{Args, ValueEnum};
 
 use super::args::ModelArgs;
 use super::serving::ServingArgs;
+use super::speculation::SpeculationArgs;
 use super::values;
 use crate::server::ReasoningField;
 
@@ -51,6 +52,9 @@ pub struct ServeArgs {
     /// How requests share the engine.
     #[command(flatten)]
     pub serving: ServingArgs,
+    /// Speculation.
+    #[command(flatten)]
+    pub speculation: SpeculationArgs,
     /// The model.
     #[command(flatten)]
     pub model: ModelArgs,

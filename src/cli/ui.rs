@@ -15,6 +15,7 @@ use super::Failure;
 use super::args::{Color, GlobalArgs, LogFormat, ModelArgs};
 use super::values::Device;
 use crate::engine::doctor::require_device;
+use crate::engine::speculate::SpeculationOptions;
 use crate::engine::{DeviceLock, LoadOptions, Loaded};
 use crate::error::{Error, Result};
 
@@ -93,8 +94,8 @@ impl Ui {
     }
 
     /// Loads a model, with a bar on a terminal and a log line elsewhere.
-    pub fn load(&self, model: &ModelArgs) -> Result<Loaded> {
-        self.load_with(model.device, &model.load_options(), &mut |_| {})
+    pub fn load(&self, model: &ModelArgs, speculation: SpeculationOptions) -> Result<Loaded> {
+        self.load_with(model.device, &model.load_options(speculation), &mut |_| {})
     }
 
     /// The same; `progress` is called with the share done, from 0 to 1.

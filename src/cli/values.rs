@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use crate::config::{KvBackend, KvMode};
 use crate::engine::MemoryLimit;
+use crate::engine::speculate::{Depth, MAX_DRAFTS};
 
 /// A whole number with an optional binary suffix: `4096`, `32k`, `2M`, `1G`.
 pub fn size(text: &str) -> Result<usize, String> {
@@ -137,12 +138,12 @@ pub fn device(text: &str) -> Result<Device, String> {
     }
 }
 
-/// Draft tokens a step: only 0 until speculation exists.
-pub fn mtp(text: &str) -> Result<usize, String> {
+/// Drafts of a round: a number, or as many as pay.
+pub fn mtp(text: &str) -> Result<Depth, String> {
     match text.parse() {
-        Ok(0) => Ok(0),
-        Ok(_) => Err("speculation with the MTP head is not built yet; use 0".into()),
-        Err(_) => Err("use a whole number (0 is off)".into()),
+        _ if text == "auto" => Ok(Depth::Auto),
+        Ok(depth) if depth <= MAX_DRAFTS => Ok(Depth::Fixed(depth)),
+        _ => Err(format!("use auto or a whole number from 0 (off) to {MAX_DRAFTS}")),
     }
 }
 
@@ -186,16 +187,17 @@ mod tests {
     #[test]
     fn devices_are_named_as_hip_numbers_them() {
         assert_eq!([device("hip"), device("hip:3")], [Ok(Device::Hip(0)), Ok(Device::Hip(3))]);
-        for text in ["hip:", "hip:x", "hip:-1", "HIP", "gpu"] {
-            assert!(device(text).is_err(), "{text}");
+        for text in ["hip:", "hip:x", "hip:-1", "HIP", "gpu", "cuda"] {
+            assert!(device(text).unwrap_err().contains("auto, cpu or hip"), "{text}");
         }
     }
 
     #[test]
-    fn what_is_not_built_yet_is_refused_with_the_reason() {
-        assert!(device("cuda").unwrap_err().contains("auto, cpu or hip"));
-        assert!(mtp("3").unwrap_err().contains("not built yet"));
-        assert_eq!(mtp("0"), Ok(0));
+    fn drafts_are_a_number_that_a_step_verifies_or_automatic() {
+        assert_eq!(["0", "7", "auto"].map(mtp), [Ok(Depth::Fixed(0)), Ok(Depth::Fixed(7)), Ok(Depth::Auto)]);
+        for text in ["8", "-1", "", "many"] {
+            assert!(mtp(text).unwrap_err().contains("from 0 (off) to 7"), "{text}");
+        }
     }
 
     #[test]

@@ -10,6 +10,8 @@ use serde::Serialize;
 use sha2::{Digest, Sha256};
 
 use super::load::{LoadOptions, MemoryLimit};
+use super::speculate::Speculation;
+use crate::config::Shape;
 use crate::error::{Error, Result};
 use crate::model::load::Plan;
 use crate::model::{self, LanguageModel};
@@ -46,7 +48,7 @@ pub struct Receipt {
     pub attention: String,
     /// What computes.
     pub kernels: &'static str,
-    /// Draft tokens a step.
+    /// The most draft tokens a step.
     pub speculation: usize,
 }
 
@@ -60,6 +62,8 @@ pub struct Built {
     pub identity: ModelKey,
     /// What is on.
     pub receipt: Receipt,
+    /// How it drafts.
+    pub speculation: Speculation,
 }
 
 /// Says what a model holds now; any thread may ask.
@@ -67,14 +71,16 @@ pub type MemoryProbe = Arc<dyn Fn() -> MemoryUse + Send + Sync>;
 
 /// The memory plan for these choices, whether or not it keeps the limit.
 pub fn plan(source: &Source, options: &LoadOptions) -> Result<Plan> {
-    model::load::plan(&model::load::open(source)?, &translate(options)?)
+    let opened = model::load::open(source)?;
+    let (options, _) = translate(source, &opened.shape, options)?;
+    model::load::plan(&opened, &options)
 }
 
 /// Binds the weights and plans the memory; `progress` is called with the share done, from 0 to 1.
 pub fn build(source: &Source, options: &LoadOptions, progress: &mut dyn FnMut(f32)) -> Result<Built> {
     let opened = model::load::open(source)?;
     let weights = opened.checkpoint.bytes();
-    let translated = translate(options)?;
+    let (translated, speculation) = translate(source, &opened.shape, options)?;
     let identity = match options.session_dir {
         Some(_) => identity(&opened, &translated),
         None => ModelKey::default(),
@@ -87,7 +93,7 @@ pub fn build(source: &Source, options: &LoadOptions, progress: &mut dyn FnMut(f3
         kv_backend: translated.kv_backend().to_string(),
         attention: translated.attention.to_string(),
         kernels: "host",
-        speculation: 0,
+        speculation: speculation.depth.most(),
     };
     let arena = model.arena().clone();
     let memory = move || {
@@ -100,7 +106,7 @@ pub fn build(source: &Source, options: &LoadOptions, progress: &mut dyn FnMut(f3
             peak_resident: proc_kib("/proc/self/status", "VmHWM:").unwrap_or_default() * 1024,
         }
     };
-    Ok(Built { model: Box::new(model), memory: Arc::new(memory), identity, receipt })
+    Ok(Built { model: Box::new(model), memory: Arc::new(memory), identity, receipt, speculation })
 }
 
 /// What a state depends on: the weights, and the choices that change its numbers or its form.
@@ -116,15 +122,22 @@ pub fn threads(options: &LoadOptions) -> usize {
     options.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from))
 }
 
-fn translate(options: &LoadOptions) -> Result<model::load::LoadOptions> {
-    Ok(model::load::LoadOptions {
+fn translate(source: &Source, shape: &Shape, options: &LoadOptions) -> Result<(model::load::LoadOptions, Speculation)> {
+    let speculation = options.speculation.resolve(shape.mtp_layers > 0)?;
+    // A round's rows: the token behind the state, and its drafts.
+    let drafts = speculation.depth.most();
+    let rows = 1 + drafts;
+    let options = model::load::LoadOptions {
         kv_mode: options.kv_mode,
         kv_backend: options.kv_backend,
         max_sequence: options.max_seq,
-        // Every answer has its row in a step, and a prompt one beside them.
-        max_rows: options.prefill_chunk.max(if options.parallel > 1 { options.parallel + 1 } else { 1 }),
+        // Every answer has its rows in a step, and a prompt one beside them.
+        max_rows: options.prefill_chunk.max(options.parallel * rows + usize::from(options.parallel > 1)),
         sequences: options.parallel,
         kept_bytes: options.cache_memory,
+        mtp: drafts > 0,
+        rewind_rows: if drafts > 0 { rows } else { 0 },
+        draft_ids: if drafts > 0 { options.speculation.draft_ids(source, shape.vocab)? } else { None },
         attention: options.attention,
         rope: options.rope_precision,
         threads: threads(options),
@@ -134,7 +147,8 @@ fn translate(options: &LoadOptions) -> Result<model::load::LoadOptions> {
             Some(MemoryLimit::Percent(percent)) => Some((machine_memory()? as f64 * percent / 100.0) as usize),
         },
         ..model::load::LoadOptions::default()
-    })
+    };
+    Ok((options, speculation))
 }
 
 /// Bytes of memory that this machine has.

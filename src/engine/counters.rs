@@ -12,6 +12,7 @@ use serde::Serialize;
 
 use super::request::StopReason;
 use super::scheduler::{Limits, admits, retry_after};
+use super::speculate::Receipts;
 use crate::error::{Error, Result};
 
 /// A look at the engine.
@@ -33,6 +34,8 @@ pub struct Status {
     pub slots: Vec<SlotStatus>,
     /// Sums since the start.
     pub totals: Totals,
+    /// What the drafts of all answers that have ended came to.
+    pub speculation: Receipts,
 }
 
 /// What a slot does.
@@ -165,9 +168,10 @@ impl Board {
         inner.status.totals.prefix_hits += u64::from(cached > 0);
     }
 
-    /// A request has ended; `ran` says whether it had a slot.
-    pub fn left(&self, ran: bool, end: End, stayed: Duration) {
+    /// A request has ended, and its drafts came to `receipts`; `ran` says whether it had a slot.
+    pub fn left(&self, ran: bool, end: End, receipts: &Receipts, stayed: Duration) {
         let mut inner = self.inner();
+        inner.status.speculation.add(receipts);
         inner.inside -= 1;
         match ran {
             true => inner.status.running -= 1,

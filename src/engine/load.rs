@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use super::build::{self, MemoryProbe, Receipt};
 use super::inspect::{Summary, summary};
+use super::speculate::SpeculationOptions;
 use super::{DeviceLock, Engine, Grammars, Options, Prompt, Reading, SessionFolder};
 use crate::config::{AttentionMode, KvBackend, KvMode, RopePrecision};
 use crate::error::{Error, Result};
@@ -59,6 +60,8 @@ pub struct LoadOptions {
     pub attention: AttentionMode,
     /// Precision of the rotary table.
     pub rope_precision: RopePrecision,
+    /// How tokens are drafted.
+    pub speculation: SpeculationOptions,
 }
 
 /// Opens the files of a model.
@@ -118,6 +121,7 @@ impl Loaded {
                 sessions: options.session_dir.clone().map(|path| SessionFolder { path, model: built.identity }),
                 grammars: Some(Arc::new(Grammars::new(text.tokenizer.clone(), &text.stop_ids))),
                 memory: built.memory.clone(),
+                speculation: built.speculation,
                 threads: build::threads(options),
             },
         )?;

@@ -11,6 +11,7 @@ mod build;
 mod cache;
 mod constrain;
 mod counters;
+pub mod distribution;
 pub mod doctor;
 mod inspect;
 mod kernels;
@@ -25,6 +26,7 @@ mod scheduler;
 mod score;
 mod sessions;
 mod slot;
+pub mod speculate;
 mod text_stream;
 mod work;
 mod worker;
@@ -56,6 +58,7 @@ use scheduler::Limits;
 use score::Scoring;
 pub use score::{Row, ScoreOptions, ScoreTotals};
 pub use sessions::SessionFolder;
+use speculate::Speculation;
 pub use text_stream::{Prompt, Reading, TextDone, TextEvent, TextOptions, TextStream, Tokens};
 use work::{Task, Work};
 
@@ -115,6 +118,8 @@ pub struct Options {
     pub grammars: Option<Arc<Grammars>>,
     /// Says what the model holds.
     pub memory: MemoryProbe,
+    /// How tokens are drafted.
+    pub speculation: Speculation,
     /// Threads that a step's work is shared among; the engine's own thread is one of them.
     pub threads: usize,
 }

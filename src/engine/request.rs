@@ -12,6 +12,7 @@ use super::MemoryUse;
 use super::constrain::Constraint;
 use super::logits::Ranked;
 use super::sampler::SamplingParams;
+use super::speculate::Receipts;
 use crate::error::Error;
 
 /// A flag that stops a request within one step, shared with whoever may want to (a signal handler, a connection).
@@ -128,7 +129,7 @@ pub struct Usage {
     pub cached: usize,
     /// Tokens of the answer, without a stop id.
     pub generated: usize,
-    /// Steps of one token after the prompt.
+    /// Steps after the prompt.
     pub steps: usize,
     /// From submission until the model began.
     pub queued: Duration,
@@ -138,6 +139,8 @@ pub struct Usage {
     pub first_token: Duration,
     /// From the end of the prompt to the end.
     pub decode: Duration,
+    /// What drafts came to.
+    pub speculation: Receipts,
 }
 
 impl Usage {
@@ -145,9 +148,10 @@ impl Usage {
     pub fn prefill_rate(&self) -> f64 {
         rate(self.prompt - self.cached, self.prefill)
     }
-    /// Decode steps a second. The first token needs no step: its logits come with the prompt.
+    /// Tokens a second that steps gave: one each, and the drafts that were accepted. The first token needs no step: its
+    /// logits come with the prompt.
     pub fn decode_rate(&self) -> f64 {
-        rate(self.steps, self.decode)
+        rate(self.steps + self.speculation.total_accepted() as usize, self.decode)
     }
 }
 

@@ -1,14 +1,14 @@
 //! From one row of logits to one token id.
 //!
-//! Owns: the penalties, the filters, the random numbers, and the record of what was generated.
+//! Owns: the penalties, the random numbers, and the record of what was generated, tokens that are only supposed included.
 //! Always true: penalties → bias → temperature → top-k → top-p → min-p, the order of Hugging Face's `generate`; equal
 //! logits rank by the lower id; the same seed and logits give the same ids on every machine (spec, 2.7 and 6.3).
-//! Not here: where logits come from (`worker`), log-probabilities (`logits`), grammars.
+//! Not here: where logits come from (`worker`), the filters (`distribution`), log-probabilities (`logits`), grammars.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hasher};
 
-use super::logits::{Ranked, largest};
+use super::distribution::Distribution;
 use crate::error::{Error, Result};
 use crate::text::GenerationConfig;
 
@@ -99,15 +99,30 @@ impl SamplingParams {
     }
 }
 
+/// What a random number is for. Each purpose has its own numbers, so that none is used twice for one token.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Purpose {
+    /// The token itself, or the one that takes a refused draft's place.
+    Token,
+    /// A draft of it.
+    Draft,
+    /// Whether its draft is accepted.
+    Accept,
+}
+
 /// One answer's sampler.
 pub struct Sampler {
     params: SamplingParams,
     /// How often each id of the prompt or the answer was generated (0 for ids of the prompt alone).
     generated: HashMap<u32, u32>,
-    /// Ids drawn so far; the counter of the random numbers.
+    /// Tokens recorded so far, supposed ones included; the counter of the random numbers.
     step: u64,
+    /// Supposed tokens, each with the count that its id had before.
+    supposed: Vec<(u32, Option<u32>)>,
     /// The row with penalties and bias, reused; stays empty while there are none.
     adjusted: Vec<f32>,
+    /// The law of the last token, reused.
+    law: Distribution,
 }
 
 impl Sampler {
@@ -117,25 +132,69 @@ impl Sampler {
             true => HashMap::new(),
             false => history.iter().map(|&id| (id, 0)).collect(),
         };
-        Sampler { params, generated, step: 0, adjusted: Vec::new() }
+        Sampler { params, generated, step: 0, supposed: Vec::new(), adjusted: Vec::new(), law: Distribution::default() }
     }
 
     /// Draws the next id from `logits [vocab]` and records it. A NaN is an error that names the step and the id, and so
     /// is a row without any possible id.
     pub fn sample(&mut self, logits: &[f32]) -> Result<u32> {
+        let mut law = std::mem::take(&mut self.law);
+        let drawn = self.law(logits, &mut law).map(|()| law.draw(self.uniform(Purpose::Token)));
+        self.law = law;
+        self.record(drawn?)
+    }
+
+    /// The law of the next id, given `logits [vocab]` and everything recorded and supposed. Fails as
+    /// [`Sampler::sample`] does.
+    pub fn law(&mut self, logits: &[f32], law: &mut Distribution) -> Result<()> {
+        if !self.adjusts() {
+            return law.of(logits, &self.params, self.step);
+        }
         let mut adjusted = std::mem::take(&mut self.adjusted);
-        let row = match self.adjusts() {
-            true => {
-                self.adjust(logits, &mut adjusted);
-                &adjusted
-            }
-            false => logits,
-        };
-        let id = pick(row, &self.params, uniform(self.params.seed, self.step), self.step)?;
+        self.adjust(logits, &mut adjusted);
+        let result = law.of(&adjusted, &self.params, self.step);
         self.adjusted = adjusted;
+        result
+    }
+
+    /// The number in [0, 1) that belongs to the next id.
+    pub fn uniform(&self, purpose: Purpose) -> f64 {
+        // Far apart, so that no seed a person gives meets another purpose's.
+        let seed = match purpose {
+            Purpose::Token => self.params.seed,
+            Purpose::Draft => self.params.seed ^ 0xD1B5_4A32_D192_ED03,
+            Purpose::Accept => self.params.seed ^ 0xAEF1_7502_108E_F2D9,
+        };
+        uniform(seed, self.step)
+    }
+
+    /// Records an id as generated, and gives it back.
+    pub fn record(&mut self, id: u32) -> Result<u32> {
+        if !self.supposed.is_empty() {
+            return Err(Error::model("a token was recorded behind supposed ones: this is a bug, please report it"));
+        }
         self.step += 1;
         *self.generated.entry(id).or_insert(0) += 1;
         Ok(id)
+    }
+
+    /// Counts an id as generated until [`Sampler::forget`].
+    pub fn suppose(&mut self, id: u32) {
+        let before = self.generated.get(&id).copied();
+        self.supposed.push((id, before));
+        self.generated.insert(id, before.unwrap_or(0) + 1);
+        self.step += 1;
+    }
+
+    /// Takes every supposed id back.
+    pub fn forget(&mut self) {
+        while let Some((id, before)) = self.supposed.pop() {
+            match before {
+                Some(count) => self.generated.insert(id, count),
+                None => self.generated.remove(&id),
+            };
+            self.step -= 1;
+        }
     }
 
     fn adjusts(&self) -> bool {
@@ -177,98 +236,4 @@ fn uniform(seed: u64, step: u64) -> f64 {
     let start = mix(seed.wrapping_add(GOLDEN));
     let bits = mix(start.wrapping_add(step.wrapping_add(1).wrapping_mul(GOLDEN)));
     (bits >> 11) as f64 / (1u64 << 53) as f64
-}
-
-/// The id that `at` in [0, 1) falls on, after temperature and filters. Every filter keeps a prefix of the ids in
-/// descending order, so only as many are ranked as the shortest prefix needs.
-fn pick(row: &[f32], params: &SamplingParams, at: f64, step: u64) -> Result<u32> {
-    let max = maximum(row, step)?;
-    if params.temperature == 0.0 {
-        return Ok(row.iter().position(|&logit| logit == max).unwrap_or(0) as u32);
-    }
-    let temperature = f64::from(params.temperature);
-    // Relative to the largest. An infinite maximum leaves nothing to the finite ones.
-    let weight = |logit: f32| match logit == max {
-        true => 1.0,
-        false if max == f32::INFINITY => 0.0,
-        false => ((f64::from(logit) - f64::from(max)) / temperature).exp(),
-    };
-    let filters = params.top_p < 1.0 || params.min_p > 0.0;
-    let limit = if params.top_k == 0 { row.len() } else { params.top_k.min(row.len()) };
-    if limit == row.len() && !filters {
-        let weights: Vec<f64> = row.iter().map(|&logit| weight(logit)).collect();
-        return Ok(invert(&weights, at) as u32);
-    }
-
-    let ranked_mass = |ranked: &[Ranked]| ranked.iter().map(|r| weight(r.value)).sum::<f64>();
-    let mut count = if params.top_k == 0 { limit.min(256) } else { limit };
-    let mut ranked = largest(row, count);
-    let mass = match params.top_k {
-        0 if params.top_p < 1.0 => row.iter().map(|&logit| weight(logit)).sum::<f64>(),
-        _ => ranked_mass(&ranked),
-    };
-    loop {
-        let weights = kept(&ranked, weight, params, mass);
-        if weights.len() < count || count == limit {
-            return Ok(ranked[invert(&weights, at)].id);
-        }
-        count = limit.min(count * 8);
-        ranked = largest(row, count);
-    }
-}
-
-/// Weights of the prefix that top-p and min-p keep: at least the best id.
-fn kept(ranked: &[Ranked], weight: impl Fn(f32) -> f64, params: &SamplingParams, mass: f64) -> Vec<f64> {
-    let enough = if params.top_p < 1.0 { f64::from(params.top_p) * mass } else { f64::INFINITY };
-    let mut weights = Vec::with_capacity(ranked.len());
-    let mut before = 0.0;
-    for entry in ranked {
-        let w = weight(entry.value);
-        if !weights.is_empty() && (before >= enough || w < f64::from(params.min_p)) {
-            break;
-        }
-        before += w;
-        weights.push(w);
-    }
-    weights
-}
-
-/// The index that the share `at` of the total falls on; never one without weight.
-fn invert(weights: &[f64], at: f64) -> usize {
-    let target = at * weights.iter().sum::<f64>();
-    let mut sum = 0.0;
-    let mut last = 0;
-    for (index, &weight) in weights.iter().enumerate() {
-        sum += weight;
-        if weight > 0.0 {
-            last = index;
-            if sum > target {
-                break;
-            }
-        }
-    }
-    last
-}
-
-/// The largest logit. Refuses a NaN and a row that allows nothing.
-fn maximum(row: &[f32], step: u64) -> Result<f32> {
-    let mut max = f32::NEG_INFINITY;
-    let mut nan = false;
-    for &logit in row {
-        nan |= logit.is_nan();
-        max = if logit > max { logit } else { max };
-    }
-    if nan {
-        let id = row.iter().position(|logit| logit.is_nan()).unwrap_or(0);
-        return Err(Error::Numeric(format!(
-            "the logits of generated token {step} are not numbers (NaN first at id {id}): no token was chosen; the \
-             weights or their format are damaged"
-        )));
-    }
-    if max == f32::NEG_INFINITY {
-        return Err(Error::Numeric(format!(
-            "every logit of generated token {step} is minus infinity: no token can be chosen; check the logit bias"
-        )));
-    }
-    Ok(max)
 }

@@ -4,14 +4,16 @@
 //! Always true: the state of a slot holds a prefix of its work's ids; what is missing is what the next steps feed.
 //! Not here: what happens with a row of logits (`answer`, `score`).
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::answer::Answer;
 use super::counters::{Activity, End};
 use super::request::StopReason;
 use super::score::Scoring;
+use super::speculate::{Lane, Receipts, Speculator};
 use super::{MemoryProbe, scheduler::Seen};
 use crate::error::Error;
+use crate::state::Sequence;
 
 /// Whether a request goes on.
 pub(super) enum Verdict {
@@ -45,7 +47,7 @@ pub(super) struct Work {
     kept: bool,
     /// Tokens of the prompt that were known.
     cached: usize,
-    /// Prompt and answer.
+    /// Prompt, answer, and drafts that wait for their step.
     ids: Vec<u32>,
     /// Ids of the prompt.
     prompt: usize,
@@ -116,11 +118,11 @@ impl Work {
     }
 
     /// It has got a slot of a model that holds `context` tokens, whose state has the first `cached` of its own; `cache`
-    /// says whether anything is kept for later requests.
-    pub fn begin(&mut self, context: usize, cached: usize, cache: bool) -> Verdict {
+    /// says whether anything is kept for later requests. An answer may draft by `speculator`.
+    pub fn begin(&mut self, context: usize, cached: usize, cache: bool, speculator: Speculator) -> Verdict {
         (self.cached, self.kept) = (cached, cache && self.reuses());
         match &mut self.task {
-            Task::Answer(answer) => answer.begin(context, cached),
+            Task::Answer(answer) => answer.begin(context, cached, speculator),
             Task::Score(scoring) => scoring.begin(&self.ids),
         }
     }
@@ -145,14 +147,59 @@ impl Work {
         &self.ids[held..held + rows]
     }
 
+    /// Whether it may draft, so that the MTP head has to follow its state.
+    pub fn drafts(&self) -> bool {
+        matches!(self.task, Task::Answer(_))
+    }
+
+    /// What to draft for, if it is an answer that may and its state holds all but the last id.
+    pub fn lane<'a>(&'a mut self, sequence: &'a mut Sequence) -> Option<Lane<'a>> {
+        match &mut self.task {
+            Task::Answer(answer) => answer.lane(&self.ids, sequence),
+            Task::Score(_) => None,
+        }
+    }
+
+    /// Puts drafts that were chosen where the next step finds them, once; the state holds `held` ids.
+    pub fn take_drafts(&mut self, held: usize) {
+        if let Task::Answer(answer) = &mut self.task
+            && held + 1 == self.ids.len()
+        {
+            self.ids.extend_from_slice(answer.speculator().drafts());
+        }
+    }
+
+    /// Tokens of a state that holds `held` which are to stay.
+    pub fn kept(&self, held: usize) -> usize {
+        match &self.task {
+            Task::Answer(answer) => answer.kept(held),
+            Task::Score(_) => held,
+        }
+    }
+
+    /// Everything wanted of a step was taken. `times` are those of drafting, verifying and choosing; `alone` says that
+    /// the step read no prompt beside the answers.
+    pub fn round_ended(&mut self, times: [Duration; 3], alone: bool) {
+        if let Task::Answer(answer) = &mut self.task
+            && !answer.reads()
+        {
+            answer.speculator().end(times, alone);
+        }
+    }
+
+    /// What its drafts came to.
+    pub fn receipts(&self) -> Receipts {
+        match &self.task {
+            Task::Answer(answer) => *answer.receipts(),
+            Task::Score(_) => Receipts::default(),
+        }
+    }
+
     /// A step has fed `rows` ids, so that the state holds `held` now. Says of how many of them, counted from the last,
     /// [`Work::take`] wants the logits.
     pub fn stepped(&mut self, held: usize, rows: usize) -> (usize, Verdict) {
         match &mut self.task {
-            Task::Answer(answer) => {
-                let (wanted, verdict) = answer.stepped(held);
-                (usize::from(wanted), verdict)
-            }
+            Task::Answer(answer) => answer.stepped(held, rows, &mut self.ids),
             Task::Score(_) => (rows, Verdict::Continue),
         }
     }

@@ -1,16 +1,19 @@
 //! The engine's thread: owns the model, keeps the slots and runs one step after another.
 //!
-//! Owns: the order of a step: intake, cancellations, admission, rows, model, logits.
+//! Owns: the order of a step: intake, cancellations, admission, drafts, rows, model, logits, what is taken back.
 //! Always true: before every step it is asked who still wants a result; a request that fails, for want of memory or by
 //! an error, fails alone, and its slot is clean for the next one; a step that fails takes only its own rows' requests
 //! along.
 //! Not here: checks of a request (`Engine::submit`), who gets which rows (`scheduler`) and which slot (`prefix`), what
 //! a row of logits means (`work`).
 
+mod drafting;
+
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, TryRecvError};
+use std::time::Duration;
 
 use super::cache::Cache;
 use super::counters::{Board, CacheStatus};
@@ -19,6 +22,7 @@ use super::request::{Cancel, StopReason};
 use super::scheduler::{Limits, Seen, Share, next_step};
 use super::sessions::Sessions;
 use super::slot::Slot;
+use super::speculate::{Clock, Speculation, Speculator};
 use super::work::{Ending, Verdict, Work};
 use super::{MemoryProbe, Options};
 use crate::error::{Error, Result};
@@ -36,6 +40,7 @@ pub(super) struct Worker {
     sessions: Option<Sessions>,
     board: Arc<Board>,
     memory: MemoryProbe,
+    speculation: Speculation,
     stop: Cancel,
     steps: u64,
 }
@@ -54,14 +59,16 @@ impl Worker {
     ) -> Result<Worker> {
         let mut cache = Cache::new(options.cache_memory);
         let mut sessions = None;
-        if let Some(folder) = options.sessions {
+        if let Some(folder) = options.sessions.clone() {
             let (open, stored) = Sessions::open(folder, cache.budget())?;
             stored.into_iter().for_each(|stored| cache.insert(stored));
             sessions = Some(open);
         }
         let slots = (0..limits.parallel).map(|_| Slot::default()).collect();
-        let (queue, memory) = (VecDeque::new(), options.memory);
-        let worker = Worker { model, limits, slots, queue, cache, sessions, board, memory, stop, steps: 0 };
+        let Options { memory, speculation, .. } = options;
+        let queue = VecDeque::new();
+        let worker =
+            Worker { model, limits, slots, queue, cache, sessions, board, memory, speculation, stop, steps: 0 };
         worker.publish();
         Ok(worker)
     }
@@ -116,8 +123,12 @@ impl Worker {
             let prepared = self.prepare(choice, work.prompt());
             let cached = self.slots[slot].held();
             self.board.began(work.prompt(), cached);
-            let begun = work.begin(self.model.max_sequence(), cached, self.cache.is_on());
+            let speculator = Speculator::of(self.speculation, &*self.model);
+            let begun = work.begin(self.model.max_sequence(), cached, self.cache.is_on(), speculator);
             self.slots[slot].request = work.number;
+            if let Some(sequence) = self.slots[slot].sequence.as_mut().filter(|_| !work.drafts()) {
+                sequence.stop_following();
+            }
             self.slots[slot].work = Some(work);
             match prepared {
                 Ok(()) => self.obey(slot, begun),
@@ -271,6 +282,9 @@ impl Worker {
     }
 
     fn step(&mut self) {
+        let mut clock = Clock::start();
+        self.draft();
+        let drafting = clock.lap();
         let seen: Vec<Seen> = self.slots.iter().enumerate().filter_map(|(i, slot)| slot.seen(i)).collect();
         let mut shares = next_step(&seen, self.limits);
         // The order of the slots, which is the order in which they can be borrowed together.
@@ -289,8 +303,9 @@ impl Worker {
         let reads = |share: &&Share| seen.iter().any(|seen| seen.slot == share.slot && seen.reads);
         let rows = |shares: &mut dyn Iterator<Item = &Share>| shares.map(|share| share.rows).sum();
         self.board.step_begins(rows(&mut shares.iter()), rows(&mut shares.iter().filter(reads)));
+        let alone = !shares.iter().any(|share| reads(&share));
         // A panic would be our bug. The requests that met it fail, the others go on.
-        let failure = match catch_unwind(AssertUnwindSafe(|| self.compute(&shares))) {
+        let failure = match catch_unwind(AssertUnwindSafe(|| self.compute(&shares, drafting, alone))) {
             Ok(Ok(())) => return,
             Ok(Err(error)) => error,
             Err(_) => Error::model(
@@ -304,7 +319,8 @@ impl Worker {
     }
 
     /// Feeds every share, then hands out the logits of the rows that their requests want.
-    fn compute(&mut self, shares: &[Share]) -> Result<()> {
+    fn compute(&mut self, shares: &[Share], drafting: Duration, alone: bool) -> Result<()> {
+        let mut clock = Clock::start();
         let mut feeds = Vec::with_capacity(shares.len());
         let mut rest = shares.iter().peekable();
         for (number, slot) in self.slots.iter_mut().enumerate() {
@@ -314,6 +330,7 @@ impl Worker {
             feeds.push(Feed { ids: work.next(sequence.len(), share.rows), sequence });
         }
         self.model.forward(&mut feeds)?;
+        let verifying = clock.lap();
 
         let mut wanted = Vec::new();
         let mut first = 0;
@@ -330,6 +347,7 @@ impl Worker {
             self.obey(share.slot, verdict);
         }
         wanted.chunks(LOGIT_ROWS).for_each(|block| self.take_logits(block));
+        self.end_rounds(shares, [drafting, verifying, clock.lap()], alone);
         Ok(())
     }
 
@@ -364,6 +382,7 @@ impl Worker {
     }
 
     fn end(&mut self, slot: usize, ending: Ending) {
+        self.take_back(slot);
         let Some(work) = self.slots[slot].work.take() else { return };
         let kept = work.is_kept();
         // What gave a wrong number once would give it to whoever goes on from there.
@@ -388,7 +407,7 @@ impl Worker {
 
     fn leave(&self, work: Work, ran: bool, ending: Ending) {
         // First the books, then the last word: whoever hears it may ask again at once.
-        self.board.left(ran, work.outcome(&ending), work.submitted().elapsed());
+        self.board.left(ran, work.outcome(&ending), &work.receipts(), work.submitted().elapsed());
         work.finish(ending, &self.memory);
     }
 }

@@ -7,7 +7,7 @@
 
 use crate::backend::{Backend, Gdn, HyperRead, Moe, MtpFuse, Ple, Qsa};
 use crate::config::{Mixer, NgramHash, PleShape, Shape};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::model::names::{self, Parameters, Part};
 use crate::weights::NgramTable;
 
@@ -65,9 +65,20 @@ pub struct Mtp<B: Backend> {
     pub layer: Layer<B>,
     /// Read before the shared head.
     pub mixer: HyperRead<B>,
+    /// Rows of the output head that drafts are chosen from, where a list of ids was given.
+    pub vocabulary: Option<DraftVocabulary<B>>,
 }
 
-/// Binds every weight; `progress` is called with the share done, from 0 to 1.
+/// A part of the vocabulary.
+pub struct DraftVocabulary<B: Backend> {
+    /// The ids, most likely first.
+    pub ids: Vec<u32>,
+    /// `[ids, H]`
+    pub head: B::Matrix,
+}
+
+/// Binds every weight, the MTP head's if it is asked for; `draft_ids` are the only ids it may then draft. `progress` is
+/// called with the share done, from 0 to 1.
 ///
 /// # Errors
 /// `Model`, naming the tensor that is missing or has another shape or type than the config asks for.
@@ -76,6 +87,7 @@ pub fn bind<B: Backend>(
     shape: &Shape,
     backend: &mut B,
     mtp: bool,
+    draft_ids: Option<&[u32]>,
     progress: &mut dyn FnMut(f32),
 ) -> Result<Weights<B>> {
     let mut bind = Binder { parameters, shape, backend };
@@ -92,7 +104,7 @@ pub fn bind<B: Backend>(
         layers.push(layer);
         progress((i + 1) as f32 / steps);
     }
-    let mtp = if mtp && parameters.has_mtp() { Some(bind.mtp()?) } else { None };
+    let mtp = if mtp && parameters.has_mtp() { Some(bind.mtp(draft_ids)?) } else { None };
     Ok(Weights { embedding, head, mixer, layers, mtp })
 }
 
@@ -209,7 +221,7 @@ impl<B: Backend> Binder<'_, B> {
         })
     }
 
-    fn mtp(&mut self) -> Result<Mtp<B>> {
+    fn mtp(&mut self, draft_ids: Option<&[u32]>) -> Result<Mtp<B>> {
         let (hidden, d) = (self.shape.hidden, self.shape.wide());
         let (embedding, state) = self.parameters.fusion(hidden)?;
         Ok(Mtp {
@@ -221,6 +233,15 @@ impl<B: Backend> Binder<'_, B> {
             },
             layer: self.layer(Part::HeadLayer, Mixer::Qsa)?,
             mixer: self.hyper(Part::Head, "hyper_connection_mixer.", false)?,
+            vocabulary: draft_ids.map(|ids| self.draft_vocabulary(ids)).transpose()?,
         })
+    }
+
+    fn draft_vocabulary(&mut self, ids: &[u32]) -> Result<DraftVocabulary<B>> {
+        let head = self.parameters.matrix(Part::Trunk, "lm_head.weight", self.shape.vocab, self.shape.hidden)?;
+        let rows = head.pick_rows(ids).filter(|_| !ids.is_empty()).ok_or_else(|| {
+            Error::invalid(format!("the draft vocabulary must name at least one id, all below {}", self.shape.vocab))
+        })?;
+        Ok(DraftVocabulary { ids: ids.to_vec(), head: self.backend.matrix(rows)? })
     }
 }

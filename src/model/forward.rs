@@ -1,12 +1,18 @@
-//! The forward pass (spec 2.1 and 4.2): which operation runs on which buffer, in which order.
+//! The forward pass (spec 2.1): which operation runs on which buffer, in which order.
 //!
 //! Owns: the activation buffers of a step, n-gram rows fetched for it, logits on request.
-//! Always true: a step either runs whole and its sequences advance, or no sequence changes its length.
-//! Not here: what an operation computes (`backend`), what comes before and after a step (`engine`).
+//! Always true: a step either runs whole and its sequences advance, or no sequence changes its length; what can fail
+//! on a sound machine (memory, the n-gram table's file) is done before the first operation, and a sequence whose
+//! operations failed half-way refuses further work.
+//! Not here: the MTP head (`head`), what an operation computes (`backend`), what comes before and after a step
+//! (`engine`).
+
+mod head;
 
 use super::bind::{Layer, LayerMixer, Weights};
-use super::{Feed, LOGIT_ROWS, LanguageModel};
+use super::{Draft, Feed, LOGIT_ROWS, LanguageModel};
 use crate::arena::Arena;
+use crate::backend::dense::DensePasses;
 use crate::backend::{Backend, HyperRead, Observed, Observer, Rows};
 use crate::config::Shape;
 use crate::error::{Error, Result};
@@ -26,8 +32,8 @@ pub struct Model<B: Backend> {
     host: Host,
     /// Position of every row of the trunk's last step.
     trunk_positions: Vec<u32>,
-    /// Position of every row of the MTP head's last step.
-    mtp_positions: Vec<u32>,
+    /// What the MTP head's last step was.
+    head: head::LastStep,
 }
 
 struct Buffers<B: Backend> {
@@ -39,8 +45,8 @@ struct Buffers<B: Backend> {
     inject: B::Buffer,
     /// `[max_rows, H]`
     y: B::Buffer,
-    /// `[max_rows, embed_dim]`
-    ngram: B::Buffer,
+    /// One a PLE layer, `[max_rows, embed_dim]`.
+    ngram: Vec<B::Buffer>,
     /// `[LOGIT_ROWS, D]`, rows chosen for logits or as the MTP head's input.
     chosen: B::Buffer,
     /// `[LOGIT_ROWS, vocab]`
@@ -60,21 +66,6 @@ struct Host {
     observer: Option<Observer>,
 }
 
-/// Where the MTP head's hidden state comes from (spec 4.3).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum MtpSource {
-    /// Rows of the last trunk step, from this one on.
-    Trunk {
-        /// First row.
-        first: usize,
-    },
-    /// One row of the head's own last step.
-    Head {
-        /// The row.
-        row: usize,
-    },
-}
-
 impl<B: Backend> Model<B> {
     /// Puts a bound model and its planned buffers together.
     pub fn new(
@@ -92,7 +83,7 @@ impl<B: Backend> Model<B> {
             x: backend.buffer(max_rows.max(LOGIT_ROWS), hidden)?,
             inject: backend.buffer(max_rows, shape.hyper.streams)?,
             y: backend.buffer(max_rows, hidden)?,
-            ngram: backend.buffer(max_rows, embed_dim)?,
+            ngram: (0..injections(&shape)).map(|_| backend.buffer(max_rows, embed_dim)).collect::<Result<_>>()?,
             chosen: backend.buffer(LOGIT_ROWS, d)?,
             logits: backend.buffer(LOGIT_ROWS, shape.vocab)?,
             mtp_wide: match weights.mtp {
@@ -117,7 +108,7 @@ impl<B: Backend> Model<B> {
             buffers,
             host,
             trunk_positions: Vec::with_capacity(max_rows),
-            mtp_positions: Vec::new(),
+            head: head::LastStep::default(),
         })
     }
 
@@ -125,7 +116,7 @@ impl<B: Backend> Model<B> {
     pub fn buffer_bytes(shape: &Shape, max_rows: usize, mtp: bool) -> usize {
         let (d, hidden) = (shape.wide(), shape.hidden);
         let embed_dim = shape.ngram_width();
-        let row = d + 2 * hidden + shape.hyper.streams + 2 * embed_dim + if mtp { d } else { 0 };
+        let row = d + 2 * hidden + shape.hyper.streams + (1 + injections(shape)) * embed_dim + if mtp { d } else { 0 };
         (max_rows * row + LOGIT_ROWS * (d + 2 * shape.vocab)) * size_of::<f32>()
     }
 
@@ -145,8 +136,21 @@ impl<B: Backend> Model<B> {
         self.weights.mtp.is_some()
     }
 
-    fn trunk(&mut self, sequences: &mut [&mut Sequence]) -> Result<()> {
+    /// Reads the n-gram rows of the step and hands them to the backend.
+    fn prepare_ngrams(&mut self, sequences: &[&mut Sequence]) -> Result<()> {
         let Model { weights, backend, buffers: b, rows, shape, host, .. } = self;
+        let values = rows.len() * shape.ngram_width();
+        let injections = weights.layers.iter().enumerate().filter_map(|(i, layer)| Some((i, layer.ple.as_ref()?)));
+        for ((layer, injection), buffer) in injections.zip(&mut b.ngram) {
+            fetch_ngrams(shape, injection, rows, sequences, host, layer)?;
+            backend.upload(&host.ngram_values[..values], buffer)?;
+        }
+        Ok(())
+    }
+
+    fn trunk(&mut self, sequences: &mut [&mut Sequence]) -> Result<()> {
+        let keeps = self.layout.mtp_caches > 0;
+        let Model { weights, backend, buffers: b, rows, shape, .. } = self;
         let (count, d, hidden) = (rows.len(), shape.wide(), shape.hidden);
         backend.begin(rows)?;
         backend.embed(&weights.embedding, &mut b.wide)?;
@@ -156,9 +160,7 @@ impl<B: Backend> Model<B> {
         for (i, layer) in weights.layers.iter().enumerate() {
             backend.enter(format_args!("layer{i}"));
             if let Some(injection) = &layer.ple {
-                fetch_ngrams(shape, injection, rows, sequences, host, i)?;
-                backend.upload(&host.ngram_values[..count * shape.ngram_width()], &mut b.ngram)?;
-                backend.ple(&injection.ple, ple, &b.ngram, sequences, &mut b.wide)?;
+                backend.ple(&injection.ple, ple, &b.ngram[ple], sequences, &mut b.wide)?;
                 ple += 1;
             }
             backend.hyper_read(&layer.mixer_hyper, count, &b.wide, &mut b.x, &mut b.inject)?;
@@ -180,58 +182,10 @@ impl<B: Backend> Model<B> {
             experts(backend, layer, count, shape, b, Stream::Trunk)?;
             backend.observe("out", &b.wide, count, d);
         }
-        Ok(())
-    }
-
-    /// Runs the MTP head (spec 4.2) on rows whose hidden states come from `source` and whose next tokens are
-    /// `next_ids`; row i stands at `position + i` of the head's own cache. Logits follow by [`Model::mtp_logits`].
-    ///
-    /// # Errors
-    /// `Invalid`, if the model has no head or the sequence no cache for it.
-    pub fn mtp(&mut self, sequence: &mut Sequence, source: MtpSource, position: usize, next_ids: &[u32]) -> Result<()> {
-        if self.weights.mtp.is_none() || self.layout.mtp_caches == 0 {
-            return Err(Error::invalid("this model was loaded without its MTP head"));
-        }
-        self.check_step(&mut std::iter::once(next_ids))?;
-        sequence.ensure(position + next_ids.len())?;
-        self.rows.clear();
-        self.rows.push(position, next_ids);
-        self.mtp_positions.clone_from(&self.rows.positions);
-        let cache = self.layout.trunk_caches;
-        let Model { weights, backend, buffers: b, rows, shape, .. } = self;
-        let (Some(mtp), Some(wide)) = (&weights.mtp, &mut b.mtp_wide) else { return Ok(()) };
-        let count = next_ids.len();
-        backend.begin(rows)?;
-        backend.enter(format_args!("mtp"));
-        match source {
-            MtpSource::Trunk { first } => {
-                backend.mtp_fuse(&mtp.fuse, &weights.embedding, &b.wide, first..first + count, wide)?;
-            }
-            MtpSource::Head { row } => {
-                backend.gather(wide, &[row], shape.wide(), &mut b.chosen)?;
-                backend.mtp_fuse(&mtp.fuse, &weights.embedding, &b.chosen, 0..1, wide)?;
-            }
-        }
-        backend.observe("fused", wide, count, shape.wide());
-        backend.hyper_read(&mtp.layer.mixer_hyper, count, wide, &mut b.x, &mut b.inject)?;
-        qsa(backend, &mtp.layer, cache, &mut [sequence], b)?;
-        experts(backend, &mtp.layer, count, shape, b, Stream::Mtp)?;
-        if let Some(wide) = &b.mtp_wide {
-            backend.observe("wide", wide, count, shape.wide());
+        if keeps {
+            backend.keep_hidden(&b.wide, sequences)?;
         }
         Ok(())
-    }
-
-    /// Logits `[rows.len(), vocab]` of rows of the MTP head's last step.
-    pub fn mtp_logits(&mut self, rows: &[usize]) -> Result<&[f32]> {
-        let Model { weights, backend, buffers: b, shape, .. } = self;
-        let (Some(mtp), Some(wide)) = (&weights.mtp, &b.mtp_wide) else {
-            return Err(Error::invalid("this model was loaded without its MTP head"));
-        };
-        check_logit_rows(rows, &self.mtp_positions)?;
-        backend.gather(wide, rows, shape.wide(), &mut b.chosen)?;
-        head(backend, &mtp.mixer, &weights.head, rows.len(), shape.hidden, b)?;
-        self.read_logits(rows, Stream::Mtp)
     }
 
     /// Every id list of a step: not empty, inside the vocabulary, together no more than the rows planned for.
@@ -251,18 +205,18 @@ impl<B: Backend> Model<B> {
         )))
     }
 
-    fn read_logits(&mut self, rows: &[usize], stream: Stream) -> Result<&[f32]> {
-        let vocab = self.shape.vocab;
+    /// Reads the logits of `rows`, `width` of them a row.
+    fn read_logits(&mut self, rows: &[usize], stream: Stream, width: usize) -> Result<&[f32]> {
         let (what, positions) = match stream {
             Stream::Trunk => ("logits", &self.trunk_positions),
-            Stream::Mtp => ("the MTP head's logits", &self.mtp_positions),
+            Stream::Mtp => ("the MTP head's logits", &self.head.positions),
         };
-        let logits = &mut self.host.logits[..rows.len() * vocab];
-        self.backend.download(&self.buffers.logits, 0..rows.len(), vocab, logits)?;
-        for (logits, &row) in logits.chunks_exact(vocab).zip(rows) {
+        let logits = &mut self.host.logits[..rows.len() * width];
+        self.backend.download(&self.buffers.logits, 0..rows.len(), width, logits)?;
+        for (logits, &row) in logits.chunks_exact(width).zip(rows) {
             if let Some(id) = logits.iter().position(|x| x.is_nan()) {
                 return Err(Error::Numeric(format!(
-                    "{what} at position {} are not numbers (first at id {id}): the weights or the state are damaged",
+                    "{what} at position {} are not numbers (first at place {id}): the weights or the state are damaged",
                     positions[row]
                 )));
             }
@@ -287,16 +241,27 @@ impl<B: Backend> LanguageModel for Model<B> {
 
     fn forward(&mut self, feeds: &mut [Feed<'_>]) -> Result<()> {
         self.check_step(&mut feeds.iter().map(|feed| feed.ids))?;
-        self.rows.clear();
         for feed in feeds.iter_mut() {
+            feed.sequence.check()?;
             feed.sequence.ensure(feed.sequence.len() + feed.ids.len())?;
+        }
+        self.trunk_positions.clear();
+        self.catch_up(feeds)?;
+        self.rows.clear();
+        for feed in feeds.iter() {
             self.rows.push(feed.sequence.len(), feed.ids);
         }
-        self.trunk_positions.clone_from(&self.rows.positions);
         let mut sequences: Vec<&mut Sequence> = feeds.iter_mut().map(|feed| &mut *feed.sequence).collect();
+        self.prepare_ngrams(&sequences)?;
+        sequences.iter_mut().for_each(|sequence| sequence.begin_step());
         self.trunk(&mut sequences)?;
+        self.follow(feeds)?;
+        self.trunk_positions.extend(feeds.iter().flat_map(positions));
         for feed in feeds {
             feed.sequence.advance(feed.ids);
+            if head::is_long(feed) {
+                feed.sequence.head_reached(feed.sequence.len() - 1);
+            }
         }
         Ok(())
     }
@@ -306,7 +271,27 @@ impl<B: Backend> LanguageModel for Model<B> {
         let Model { weights, backend, buffers: b, shape, .. } = self;
         backend.gather(&b.wide, rows, shape.wide(), &mut b.chosen)?;
         head(backend, &weights.mixer, &weights.head, rows.len(), shape.hidden, b)?;
-        self.read_logits(rows, Stream::Trunk)
+        let vocab = self.shape.vocab;
+        self.read_logits(rows, Stream::Trunk, vocab)
+    }
+
+    fn max_drafts(&self) -> usize {
+        match self.has_mtp() {
+            true => self.layout.recurrent.rewind_rows.saturating_sub(1),
+            false => 0,
+        }
+    }
+    fn dense_passes(&self, rows: usize) -> Option<DensePasses> {
+        self.backend.dense_passes(rows)
+    }
+    fn draft_first(&mut self, drafts: &mut [Draft<'_>]) -> Result<()> {
+        self.first_drafts(drafts)
+    }
+    fn draft_next(&mut self, drafts: &mut [Draft<'_>]) -> Result<()> {
+        self.next_drafts(drafts)
+    }
+    fn draft_logits(&mut self, drafts: &[usize]) -> Result<&[f32]> {
+        self.logits_of_drafts(drafts)
     }
 }
 
@@ -351,6 +336,17 @@ fn experts<B: Backend>(
     backend.moe(&layer.moe, &b.x, &mut b.y)?;
     backend.observe("moe", &b.y, count, shape.hidden);
     backend.hyper_write(wide, &b.inject, &b.y)
+}
+
+/// Positions of a feed's rows.
+fn positions(feed: &Feed<'_>) -> std::ops::Range<u32> {
+    let first = feed.sequence.len();
+    first as u32..(first + feed.ids.len()) as u32
+}
+
+/// PLE layers.
+fn injections(shape: &Shape) -> usize {
+    shape.ple.as_ref().map_or(0, |ple| ple.layers.len())
 }
 
 /// Final mixer and output head on the chosen rows.

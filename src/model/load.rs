@@ -7,7 +7,7 @@
 use tracing::info;
 
 use super::forward::Model;
-use super::names::{self, Group, Parameters};
+use super::names::{self, Group, Parameters, Part};
 use super::{bind, config, config_gguf};
 use crate::arena::Arena;
 pub use crate::arena::plan::Plan;
@@ -16,6 +16,7 @@ use crate::backend::cpu::Cpu;
 use crate::config::{AttentionMode, KvBackend, KvMode, RopePrecision, Shape};
 use crate::error::{Error, Result};
 use crate::state::StateLayout;
+use crate::state::head::HIDDEN_ROWS;
 use crate::weights::{Checkpoint, Source, ngram};
 
 /// What a load may choose. `Default` is what a plain run uses.
@@ -43,6 +44,8 @@ pub struct LoadOptions {
     pub rewind_rows: usize,
     /// Whether to load the MTP head, if there is one.
     pub mtp: bool,
+    /// The only ids that the MTP head may draft; none: all of them.
+    pub draft_ids: Option<Vec<u32>>,
     /// Bytes that weights, state and scratch may take together.
     pub memory_limit: Option<usize>,
 }
@@ -84,6 +87,7 @@ impl Default for LoadOptions {
             kept_bytes: 0,
             rewind_rows: 0,
             mtp: false,
+            draft_ids: None,
             memory_limit: None,
         }
     }
@@ -136,7 +140,7 @@ pub fn cpu(opened: Opened, options: &LoadOptions, progress: &mut dyn FnMut(f32))
     let arena = Arena::host(options.kv_backend());
     let mut backend = Cpu::new(&shape, backend_options);
     let parameters = names::of(&checkpoint, &shape)?;
-    let weights = bind::bind(&*parameters, &shape, &mut backend, options.mtp, progress)?;
+    let weights = bind::bind(&*parameters, &shape, &mut backend, options.mtp, options.draft_ids.as_deref(), progress)?;
     Model::new(shape, weights, backend, arena, layout, backend_options.max_rows)
 }
 
@@ -149,11 +153,16 @@ pub fn plan(opened: &Opened, options: &LoadOptions) -> Result<Plan> {
     let layout = state_layout(shape, options)?;
     let backend = backend_options(&layout, options);
     let mut plan = Plan::new(layout.max_sequence, options.memory_limit);
-    let weights = WeightBytes::of(&*names::of(checkpoint, shape)?, options.mtp);
+    let parameters = names::of(checkpoint, shape)?;
+    let weights = WeightBytes::of(&*parameters, options.mtp);
     plan.memory("dense weights", weights.dense);
     plan.memory("routed experts", weights.experts);
     if weights.mtp > 0 {
         plan.memory("MTP head", weights.mtp);
+    }
+    if let Some(ids) = options.draft_ids.as_ref().filter(|_| options.mtp) {
+        let head = parameters.matrix(Part::Trunk, "lm_head.weight", shape.vocab, shape.hidden)?;
+        plan.memory("draft vocabulary", ids.len() * head.format.row_bytes(shape.hidden));
     }
     plan.memory("n-gram rows in memory", weights.table.min(ngram::RESIDENT_BYTES));
     // Saturating: a context that no machine holds is refused by the limit, not by an overflow.
@@ -221,8 +230,10 @@ fn state_layout(shape: &Shape, options: &LoadOptions) -> Result<StateLayout> {
 }
 
 fn backend_options(layout: &StateLayout, options: &LoadOptions) -> BackendOptions {
+    // The MTP head reads all hidden rows that a sequence keeps in one step.
+    let fewest = if layout.mtp_caches > 0 { HIDDEN_ROWS } else { 1 };
     BackendOptions {
-        max_rows: options.max_rows.clamp(1, layout.max_sequence),
+        max_rows: options.max_rows.max(fewest).clamp(1, layout.max_sequence),
         max_sequence: layout.max_sequence,
         attention: options.attention,
         rope: options.rope,

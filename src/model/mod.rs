@@ -12,8 +12,9 @@ pub mod load;
 pub mod names;
 pub mod quantize;
 
+use crate::backend::dense::DensePasses;
 use crate::config::Shape;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::state::Sequence;
 
 /// Rows that one call of [`LanguageModel::logits`] may ask for: its buffer is planned at load.
@@ -25,6 +26,14 @@ pub struct Feed<'a> {
     pub sequence: &'a mut Sequence,
     /// At least one id, each below the vocabulary size.
     pub ids: &'a [u32],
+}
+
+/// A sequence to draft for (spec 4.3).
+pub struct Draft<'a> {
+    /// Its head follows, and it is not empty.
+    pub sequence: &'a mut Sequence,
+    /// The token that comes next: chosen from the trunk's logits, or the draft before.
+    pub next: u32,
 }
 
 /// A loaded model, whatever runs it.
@@ -42,4 +51,30 @@ pub trait LanguageModel: Send {
     /// Logits `[rows.len(), vocab]` of rows of the last step (counted over all feeds), at most [`LOGIT_ROWS`] of them.
     /// A NaN is an error that names the position.
     fn logits(&mut self, rows: &[usize]) -> Result<&[f32]>;
+
+    /// The most tokens that may be drafted for a step, so that the step can be taken back: 0 without an MTP head.
+    fn max_drafts(&self) -> usize {
+        0
+    }
+    /// How dense attention cuts a step of `rows` rows; `None`, if queries read a selection.
+    fn dense_passes(&self, _rows: usize) -> Option<DensePasses> {
+        None
+    }
+    /// Begins to draft: the MTP head reads what it has not read yet of each sequence, `next` included. Logits of the
+    /// trunk's last step are gone after it; the sequences' tokens do not change.
+    ///
+    /// # Errors
+    /// `Invalid` for a sequence without drafts, or for more than [`LOGIT_ROWS`] of them.
+    fn draft_first(&mut self, _drafts: &mut [Draft<'_>]) -> Result<()> {
+        Err(Error::invalid("this model does not draft"))
+    }
+    /// Goes on: each `next` is the draft that was chosen from the call before. The sequences are those of that call, in
+    /// the same order; the last ones may be left out.
+    fn draft_next(&mut self, _drafts: &mut [Draft<'_>]) -> Result<()> {
+        Err(Error::invalid("this model does not draft"))
+    }
+    /// Logits `[drafts.len(), vocab]` for the next draft of sequences of the last call, named by their place in it.
+    fn draft_logits(&mut self, _drafts: &[usize]) -> Result<&[f32]> {
+        Err(Error::invalid("this model does not draft"))
+    }
 }

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use sha2::{Digest, Sha256};
 
 use super::Snapshot;
+use super::head::Head;
 use super::stored::Stored;
 use crate::error::{Error, Result};
 
@@ -39,6 +40,8 @@ pub fn write(stored: &Stored, moments: usize, key: &ModelKey, out: &mut dyn Writ
     for moment in moments {
         out.number(moment.ids.len())?;
         out.number(moment.pending)?;
+        out.number(usize::from(moment.head.follows()))?;
+        out.number(moment.head.rows())?;
         out.number(moment.recurrent.len())?;
         out.write_all(bytemuck::cast_slice(&moment.recurrent))?;
     }
@@ -112,9 +115,11 @@ impl<'a> Reader<'a> {
         let mut last = 0;
         for _ in 0..self.number()? {
             let length = self.number().filter(|length| (last + 1..=count).contains(length))?;
-            let (pending, floats) = (self.number()?, self.number()?);
+            let (pending, follows, rows) = (self.number()?, self.number()?, self.number()?);
+            let head = Head::stored(follows == 1, rows, length)?;
+            let floats = self.number()?;
             let recurrent = bytemuck::pod_collect_to_vec(self.take(floats.checked_mul(4)?)?);
-            moments.push(Arc::new(Snapshot { ids: ids[..length].to_vec(), pending, recurrent }));
+            moments.push(Arc::new(Snapshot { ids: ids[..length].to_vec(), pending, head, recurrent }));
             last = length;
         }
         (last == count && count > 0 && self.rest.is_empty()).then_some(Stored { ids, stride, segments: parts, moments })

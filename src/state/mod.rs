@@ -1,11 +1,13 @@
 //! One sequence: everything a token leaves behind for the next one, moved, forked and rewound together (spec, section 3).
 //!
-//! Owns: token ids; keys, values and index keys of every QSA layer (`kv`); state of fixed size (`recurrent`).
+//! Owns: token ids; keys, values and index keys of every QSA layer (`kv`); state of fixed size (`recurrent`); how far the
+//! MTP head follows (`head`).
 //! Always true: after a step every part describes the same tokens; the n-gram context is derived from the ids; a
-//! rewind, a restore or a failed step changes all parts or none.
+//! rewind or a restore changes all parts or none; a sequence that a step failed inside refuses further work.
 //! Not here: how a part is computed (`backend`).
 
 pub mod file;
+pub mod head;
 pub mod kv;
 pub mod recurrent;
 pub mod stored;
@@ -13,6 +15,7 @@ pub mod stored;
 use crate::arena::{Arena, ensure_all};
 use crate::config::{KvMode, Mixer, Shape};
 use crate::error::{Error, Result};
+use head::{HIDDEN_ROWS, Head};
 use kv::{KvCache, KvLayout, PLANES};
 use recurrent::{Recurrent, RecurrentLayout};
 
@@ -36,14 +39,21 @@ impl StateLayout {
     /// be taken back.
     ///
     /// # Errors
-    /// `Model`, if the KV mode does not fit the head geometry.
+    /// `Model`, if the KV mode does not fit the head geometry; `Invalid` for too many revocable rows.
     pub fn new(shape: &Shape, mode: KvMode, max_sequence: usize, rewind_rows: usize, mtp: bool) -> Result<StateLayout> {
         let kv = KvLayout::new(mode, shape.attention, shape.indexer)?;
+        let mtp = mtp && shape.mtp_layers > 0;
+        if mtp && rewind_rows >= HIDDEN_ROWS {
+            return Err(Error::invalid(format!(
+                "{rewind_rows} revocable rows were asked for, and with an MTP head at most {} can be",
+                HIDDEN_ROWS - 1
+            )));
+        }
         Ok(StateLayout {
             kv,
             trunk_caches: shape.count(Mixer::Qsa),
-            mtp_caches: usize::from(mtp && shape.mtp_layers > 0),
-            recurrent: RecurrentLayout::new(shape, rewind_rows),
+            mtp_caches: usize::from(mtp),
+            recurrent: RecurrentLayout::new(shape, rewind_rows, mtp),
             max_sequence,
         })
     }
@@ -64,6 +74,8 @@ impl StateLayout {
 pub struct Sequence {
     ids: Vec<u32>,
     pending: usize,
+    head: Head,
+    inside_step: bool,
     layout: StateLayout,
     arena: Arena,
     /// One a QSA layer of the trunk, then the MTP head's. Row t describes position t.
@@ -77,6 +89,7 @@ pub struct Sequence {
 pub struct Snapshot {
     ids: Vec<u32>,
     pending: usize,
+    head: Head,
     recurrent: Vec<f32>,
 }
 
@@ -101,7 +114,16 @@ impl Sequence {
             .map(|i| KvCache::new(arena, &format!("QSA cache {i}"), layout.kv, layout.max_sequence))
             .collect::<Result<_>>()?;
         let recurrent = Recurrent::new(arena, &layout.recurrent)?;
-        Ok(Sequence { ids: Vec::new(), pending: 0, layout: layout.clone(), arena: arena.clone(), kv, recurrent })
+        Ok(Sequence {
+            ids: Vec::new(),
+            pending: 0,
+            head: Head::new(layout.mtp_caches > 0),
+            inside_step: false,
+            layout: layout.clone(),
+            arena: arena.clone(),
+            kv,
+            recurrent,
+        })
     }
 
     /// The tokens this state has seen, in order.
@@ -121,6 +143,41 @@ impl Sequence {
         self.pending
     }
 
+    /// How far the MTP head follows.
+    pub fn head(&self) -> &Head {
+        &self.head
+    }
+    /// Gives drafting up until the next [`Sequence::reset`]: steps compute nothing for the MTP head any more.
+    pub fn stop_following(&mut self) {
+        self.head.stop();
+    }
+    /// Records that the head's rows up to the last token are computed, given that `next` is fed next.
+    pub fn promise(&mut self, next: u32) {
+        self.head.promise(self.ids.len(), next);
+    }
+    /// Records that all rows of the head below `rows` are computed.
+    pub fn head_reached(&mut self, rows: usize) {
+        self.head.reached(rows);
+    }
+
+    /// Records that operations of a step change the state from here on. Until [`Sequence::advance`] its layers disagree,
+    /// and if the step never gets there, they stay so.
+    pub fn begin_step(&mut self) {
+        self.inside_step = true;
+    }
+    /// Refuses a sequence that a step failed inside of.
+    ///
+    /// # Errors
+    /// `Invalid`, saying what helps.
+    pub fn check(&self) -> Result<()> {
+        match self.inside_step {
+            false => Ok(()),
+            true => Err(Error::invalid(
+                "a step failed inside this sequence, so its layers disagree: empty it or restore a snapshot",
+            )),
+        }
+    }
+
     /// Makes room for `tokens` tokens in all caches.
     ///
     /// # Errors
@@ -138,6 +195,10 @@ impl Sequence {
 
     /// Records that a step has run: its tokens are part of the sequence now.
     pub fn advance(&mut self, ids: &[u32]) {
+        if let Some(&next) = ids.first() {
+            self.head.advance(self.ids.len(), next);
+        }
+        self.inside_step = false;
         self.ids.extend_from_slice(ids);
         self.pending = if ids.len() <= self.layout.recurrent.rewind_rows { ids.len() } else { 0 };
     }
@@ -145,16 +206,21 @@ impl Sequence {
     /// Takes the last `rows` tokens back.
     ///
     /// # Errors
-    /// `Invalid`, if they are not all of the last step, or the step had more rows than stay revocable; nothing changes.
+    /// `Invalid`, if they are not all of the last step, or the step had more rows than stay revocable, or failed; nothing
+    /// changes.
     pub fn rewind(&mut self, rows: usize) -> Result<()> {
+        self.check()?;
         if rows > self.pending {
             return Err(Error::invalid(format!(
                 "cannot take back {rows} tokens: the last step left {} that can be (restore a snapshot instead)",
                 self.pending
             )));
         }
-        self.pending -= rows;
-        self.ids.truncate(self.ids.len() - rows);
+        if rows > 0 {
+            self.pending -= rows;
+            self.ids.truncate(self.ids.len() - rows);
+            self.head.rewind(self.ids.len());
+        }
         Ok(())
     }
 
@@ -163,6 +229,7 @@ impl Sequence {
     /// # Errors
     /// `InsufficientMemory`.
     pub fn fork(&self) -> Result<Sequence> {
+        self.check()?;
         let mut copy = Sequence::new(&self.arena, &self.layout)?;
         copy.ensure(self.len())?;
         for (to, from) in copy.kv.iter_mut().zip(&self.kv) {
@@ -171,12 +238,14 @@ impl Sequence {
         copy.recurrent.floats_mut().copy_from_slice(self.recurrent.floats());
         copy.ids.clone_from(&self.ids);
         copy.pending = self.pending;
+        copy.head = self.head;
         Ok(copy)
     }
 
     /// Remembers this moment.
     pub fn snapshot(&self) -> Snapshot {
-        Snapshot { ids: self.ids.clone(), pending: self.pending, recurrent: self.recurrent.floats().to_vec() }
+        let recurrent = self.recurrent.floats().to_vec();
+        Snapshot { ids: self.ids.clone(), pending: self.pending, head: self.head.without_promise(), recurrent }
     }
 
     /// Goes back to a snapshot of this sequence (or of the one it was forked from).
@@ -190,6 +259,8 @@ impl Sequence {
         self.recurrent.floats_mut().copy_from_slice(&snapshot.recurrent);
         self.ids.truncate(snapshot.ids.len());
         self.pending = snapshot.pending;
+        self.head = snapshot.head;
+        self.inside_step = false;
         Ok(())
     }
 
@@ -197,6 +268,8 @@ impl Sequence {
     pub fn reset(&mut self) {
         self.ids.clear();
         self.pending = 0;
+        self.head = Head::new(self.layout.mtp_caches > 0);
+        self.inside_step = false;
         self.recurrent.floats_mut().fill(0.0);
     }
 }

@@ -1,4 +1,5 @@
-//! State of fixed size: the recurrent matrices and convolution windows of GDN layers, the windows of PLE layers.
+//! State of fixed size: the recurrent matrices and convolution windows of GDN layers, the windows of PLE layers, and the
+//! trunk's last hidden rows where an MTP head reads them.
 //!
 //! Owns: where each part lies in one arena range, and how far the last step can be taken back.
 //! Always true: with `pending` rows taken from the sequence, `state` is the recurrent matrix *before* those rows and
@@ -14,6 +15,7 @@ use bytemuck::cast_slice;
 use crate::arena::{Arena, Range};
 use crate::config::{Mixer, Shape};
 use crate::error::Result;
+use crate::state::head::HIDDEN_ROWS;
 
 /// Every part starts at a multiple of this many floats.
 const ALIGN: usize = 16;
@@ -23,6 +25,7 @@ const ALIGN: usize = 16;
 pub struct RecurrentLayout {
     gdn: Vec<GdnParts>,
     ple: Vec<Span<usize>>,
+    hidden: Span<usize>,
     floats: usize,
     /// Rows of one step that can be taken back.
     pub rewind_rows: usize,
@@ -43,8 +46,9 @@ struct GdnParts {
 }
 
 impl RecurrentLayout {
-    /// Lays out the state of a model; `rewind_rows` rows of a step stay revocable.
-    pub fn new(shape: &Shape, rewind_rows: usize) -> RecurrentLayout {
+    /// Lays out the state of a model; `rewind_rows` rows of a step stay revocable. Hidden rows are kept for an MTP head
+    /// only.
+    pub fn new(shape: &Shape, rewind_rows: usize, mtp: bool) -> RecurrentLayout {
         let mut floats = 0;
         let mut take = |count: usize| {
             let start = floats;
@@ -66,8 +70,9 @@ impl RecurrentLayout {
         let ple_history = shape.ple.as_ref().map_or(0, |p| p.conv_history());
         let ple_layers = shape.ple.as_ref().map_or(0, |p| p.layers.len());
         let ple = (0..ple_layers).map(|_| take((ple_history + rewind_rows) * shape.wide())).collect();
+        let hidden = take(if mtp { HIDDEN_ROWS * shape.wide() } else { 0 });
         // A model of QSA layers only keeps a token of a range: an arena has no empty ones.
-        RecurrentLayout { gdn, ple, floats: floats.max(ALIGN), rewind_rows, conv_history, ple_history }
+        RecurrentLayout { gdn, ple, hidden, floats: floats.max(ALIGN), rewind_rows, conv_history, ple_history }
     }
 
     /// Bytes of the whole state, independent of the context.
@@ -144,6 +149,23 @@ impl Recurrent {
     /// One PLE layer's window, oldest column first, `[history + R, D]`; `layer` counts PLE layers.
     pub fn ple(&mut self, layer: usize) -> &mut [f32] {
         let span = self.layout.ple[layer].clone();
+        &mut self.floats_mut()[span]
+    }
+
+    /// Offset, in floats from [`Recurrent::base`], of the ring of hidden rows, `[HIDDEN_ROWS, D]`; empty without an MTP
+    /// head.
+    pub fn hidden_span(&self) -> Span<usize> {
+        self.layout.hidden.clone()
+    }
+
+    /// The ring of hidden rows: the streams before the final mixer of position p lie in slot p mod [`HIDDEN_ROWS`].
+    pub fn hidden(&self) -> &[f32] {
+        &self.floats()[self.hidden_span()]
+    }
+
+    /// The ring, to be written.
+    pub fn hidden_mut(&mut self) -> &mut [f32] {
+        let span = self.hidden_span();
         &mut self.floats_mut()[span]
     }
 

@@ -35,7 +35,7 @@ impl Stored {
         let ids = moments.last()?.ids().to_vec();
         let stride = SEGMENT_TOKENS.next_multiple_of(sequence.layout.kv.ratio());
         let shared = like.filter(|like| like.stride == stride);
-        let same = shared.map_or(0, |like| common(&like.ids, &ids));
+        let same = shared.map_or(0, |like| like.final_rows(common(&like.ids, &ids)));
         let segments = spans(ids.len(), stride).enumerate().map(|(at, span)| {
             let shared = shared.filter(|_| span.end <= same && span.len() == stride);
             match shared.and_then(|like| like.segments.get(at)) {
@@ -48,6 +48,15 @@ impl Stored {
             }
         });
         Some(Stored { segments: segments.collect(), stride, moments: moments.to_vec(), ids })
+    }
+
+    /// Rows that whoever begins with the same `tokens` tokens has in every cache: where an MTP head follows, its row
+    /// needs the token behind, and those it had not written yet are nothing.
+    fn final_rows(&self, tokens: usize) -> usize {
+        match self.moments.last().map(|moment| moment.head) {
+            Some(head) if head.follows() => tokens.saturating_sub(1).min(head.rows()),
+            _ => tokens,
+        }
     }
 
     /// Its tokens.

@@ -257,6 +257,26 @@ impl Matrix {
         let (name, data) = (self.name.clone(), Bytes::heap(data));
         Some(Matrix { name, format, rows: self.rows, cols: cols.len(), data, scales: None })
     }
+    /// The named rows in this order, as a copy. `None` if one is not inside.
+    pub fn pick_rows(&self, rows: &[u32]) -> Option<Matrix> {
+        if rows.iter().any(|&row| row as usize >= self.rows) {
+            return None;
+        }
+        let mut data = Vec::with_capacity(rows.len() * self.format.row_bytes(self.cols));
+        let mut values = vec![0.0; self.cols];
+        for &row in rows {
+            match self.scales {
+                None => data.extend_from_slice(self.row(row as usize)),
+                Some(_) => {
+                    self.decode_row(row as usize, &mut values);
+                    Format::F32.encode_row(&values, &mut data);
+                }
+            }
+        }
+        let format = if self.scales.is_none() { self.format } else { Format::F32 };
+        let (name, data) = (self.name.clone(), Bytes::heap(data));
+        Some(Matrix { name, format, rows: rows.len(), cols: self.cols, data, scales: None })
+    }
     /// Some of the rows, sharing the bytes. `None` if they are not inside.
     pub fn sub_rows(&self, rows: Range<usize>) -> Option<Matrix> {
         if rows.start > rows.end || rows.end > self.rows {
@@ -292,6 +312,14 @@ mod tests {
         let mut out = vec![0.0; matrix.cols];
         matrix.decode_row(r, &mut out);
         out
+    }
+
+    #[test]
+    fn picked_rows_keep_their_values_and_their_order() {
+        let picked = scaled().pick_rows(&[3, 0, 3]).unwrap();
+        assert_eq!([0, 1, 2].map(|r| row(&picked, r)), [3, 0, 3].map(|r| row(&scaled(), r)));
+        let plain = Matrix { scales: None, ..scaled() };
+        assert_eq!((plain.pick_rows(&[4]).unwrap().format, plain.pick_rows(&[5]).is_none()), (Format::F8E4m3, true));
     }
 
     #[test]

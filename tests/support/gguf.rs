@@ -9,7 +9,7 @@ use std::path::Path;
 
 use hipfire::backend::cpu::Cpu;
 use hipfire::model::LOGIT_ROWS;
-use hipfire::model::forward::{Model, MtpSource};
+use hipfire::model::forward::Model;
 use hipfire::model::load::{self, LoadOptions};
 use hipfire::model::quantize::{Options, quantize};
 use hipfire::model::{Feed, LanguageModel};
@@ -140,10 +140,9 @@ pub fn logits(model: &mut Model<Cpu>, ids: &[u32]) -> (Vec<f32>, Vec<f32>) {
         trunk.extend_from_slice(model.logits(&rows).unwrap());
     }
     if model.has_mtp() {
-        model.mtp(&mut sequence, MtpSource::Trunk { first: 0 }, 0, &ids[1..]).unwrap();
         for first in (0..ids.len() - 1).step_by(LOGIT_ROWS) {
             let rows: Vec<usize> = (first..(ids.len() - 1).min(first + LOGIT_ROWS)).collect();
-            head.extend_from_slice(model.mtp_logits(&rows).unwrap());
+            head.extend_from_slice(model.head_logits(&rows).unwrap());
         }
     }
     (trunk, head)

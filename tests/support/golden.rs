@@ -7,8 +7,11 @@ use std::sync::{Arc, Mutex};
 
 use hipfire::backend::cpu::Cpu;
 use hipfire::backend::{Backend, Observed, Observer};
+use hipfire::config::Mixer;
+use hipfire::model::LanguageModel;
 use hipfire::model::forward::Model;
 use hipfire::model::load::{self, LoadOptions};
+use hipfire::state::Sequence;
 use hipfire::weights::Source;
 
 /// Tensors of one file, floats as F32, integers and booleans as i64.
@@ -108,4 +111,54 @@ pub fn worst(ours: &[f32], golden: &[f32]) -> f32 {
         .zip(golden)
         .map(|(a, b)| if a == b { 0.0 } else { (a - b).abs() })
         .fold(0.0, |m, d| if d.is_nan() { f32::INFINITY } else { d.max(m) })
+}
+
+/// The first of the largest.
+pub fn argmax(logits: &[f32]) -> u32 {
+    let best = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+    logits.iter().position(|&x| x == best).unwrap() as u32
+}
+
+/// Everything a sequence remembers of its trunk, in comparable form: valid rows of every cache, recurrent matrices,
+/// windows, ids.
+pub fn state_of(model: &Model<Cpu>, sequence: &Sequence) -> Vec<Vec<f32>> {
+    let shape = model.shape();
+    let mut parts = vec![sequence.ids().iter().map(|&id| id as f32).collect()];
+    parts.extend((0..shape.count(Mixer::Qsa)).map(|cache| cache_of(model, sequence, cache, sequence.len())));
+    for layer in 0..shape.count(Mixer::Gdn) {
+        let (matrix, window) = sequence.recurrent.gdn_view(layer, sequence.pending(), shape.gdn.channels());
+        parts.push(matrix.to_vec());
+        parts.push(window.to_vec());
+    }
+    for layer in 0..shape.ple.as_ref().map_or(0, |p| p.layers.len()) {
+        parts.push(sequence.recurrent.ple_view(layer, sequence.pending(), shape.wide()).to_vec());
+    }
+    parts
+}
+
+/// The final rows of the MTP head's cache.
+pub fn head_of(model: &Model<Cpu>, sequence: &Sequence) -> Vec<f32> {
+    cache_of(model, sequence, model.shape().count(Mixer::Qsa), sequence.head().rows())
+}
+
+fn cache_of(model: &Model<Cpu>, sequence: &Sequence, cache: usize, rows: usize) -> Vec<f32> {
+    let (a, i) = (&model.shape().attention, &model.shape().indexer);
+    let cache = &sequence.kv[cache];
+    let mut row = vec![0.0; a.head_dim.max(i.head_dim)];
+    let mut part = Vec::new();
+    for token in 0..rows {
+        for head in 0..a.kv_heads {
+            cache.key(token, head, &mut row[..a.head_dim]);
+            part.extend_from_slice(&row[..a.head_dim]);
+            cache.value(token, head, &mut row[..a.head_dim]);
+            part.extend_from_slice(&row[..a.head_dim]);
+        }
+        cache.raw_index(token, &mut row[..i.head_dim]);
+        part.extend_from_slice(&row[..i.head_dim]);
+    }
+    for block in 0..rows / i.ratio {
+        cache.block_key(block, &mut row[..i.head_dim]);
+        part.extend_from_slice(&row[..i.head_dim]);
+    }
+    part
 }

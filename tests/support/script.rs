@@ -12,6 +12,7 @@ use hipfire::config::{
     AttentionShape, Gate, GdnShape, HeadMap, HyperShape, IndexerShape, KvMode, Mixer, MoeShape, RopeShape, Shape,
 };
 use hipfire::engine::{Engine, Event, MemoryUse, Options, Request, SamplingParams, Stream};
+use hipfire::engine::speculate::Speculation;
 use hipfire::error::Result;
 use hipfire::model::{Feed, LOGIT_ROWS, LanguageModel};
 use hipfire::state::{Sequence, StateLayout};
@@ -197,6 +198,7 @@ pub fn options() -> Options {
         sessions: None,
         grammars: None,
         memory: Arc::new(MemoryUse::default),
+        speculation: Speculation::default(),
         threads: 1,
     }
 }

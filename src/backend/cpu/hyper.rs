@@ -1,6 +1,7 @@
 //! Hyper-connections (spec 2.2) and the MTP head's input (spec 4.2).
 //!
-//! Owns: the gated read of the residual streams, the write back into them, the fusion of hidden state and embedding.
+//! Owns: the gated read of the residual streams, the write back into them, the rows kept for it, the fusion of hidden
+//! state and embedding.
 //! Always true: `n`, the normed streams, is what the gate multiplies and what down and inject read.
 
 use std::ops::Range;
@@ -8,8 +9,10 @@ use std::ops::Range;
 use rayon::prelude::*;
 
 use super::{Cpu, Pool, activation, elementwise, linear, norm};
-use crate::backend::{HyperRead, MtpFuse};
+use crate::backend::{HyperRead, MtpFuse, Rows};
 use crate::config::Shape;
+use crate::state::Sequence;
+use crate::state::head::HIDDEN_ROWS;
 use crate::weights::Matrix;
 
 /// Scratch of a read or a fusion.
@@ -72,6 +75,28 @@ pub fn write(shape: &Shape, rows: usize, wide: &mut [f32], inject: &[f32], y: &[
                 elementwise::add_scaled(factor, y, stream);
             }
         });
+}
+
+/// Keeps the last rows of each segment in its sequence's ring.
+pub fn keep(rows: &Rows, d: usize, wide: &[f32], sequences: &mut [&mut Sequence]) {
+    for (segment, sequence) in rows.segments.iter().zip(sequences) {
+        let ring = sequence.recurrent.hidden_mut();
+        for row in segment.rows.saturating_sub(HIDDEN_ROWS)..segment.rows {
+            let slot = (segment.position + row) % HIDDEN_ROWS;
+            ring[slot * d..][..d].copy_from_slice(&wide[(segment.first + row) * d..][..d]);
+        }
+    }
+}
+
+/// Copies each row's kept hidden row to the front of `to`.
+pub fn load(rows: &Rows, d: usize, sequences: &[&mut Sequence], to: &mut [f32]) {
+    for (segment, sequence) in rows.segments.iter().zip(sequences) {
+        let ring = sequence.recurrent.hidden();
+        for row in 0..segment.rows {
+            let slot = (segment.position + row) % HIDDEN_ROWS;
+            to[(segment.first + row) * d..][..d].copy_from_slice(&ring[slot * d..][..d]);
+        }
+    }
 }
 
 /// `out_s = hidden · norm(wide)_s + embedding · norm(e)`: one statistic over all streams of `wide`.

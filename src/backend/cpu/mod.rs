@@ -35,6 +35,7 @@ pub mod tile;
 use std::fmt;
 use std::ops::Range;
 
+use super::dense::DensePasses;
 use super::{Backend, BackendOptions, Gdn, HyperRead, Moe, MtpFuse, Observed, Observer, Ple, Qsa, Rows};
 use crate::config::Shape;
 use crate::error::Result;
@@ -217,6 +218,14 @@ impl Backend for Cpu {
         linear::linear(w, &x[..rows * w.cols], rows, &mut y[..rows * w.rows]);
         Ok(())
     }
+    fn keep_hidden(&mut self, wide: &Vec<f32>, sequences: &mut [&mut Sequence]) -> Result<()> {
+        hyper::keep(&self.rows, self.shape.wide(), wide, sequences);
+        Ok(())
+    }
+    fn load_hidden(&mut self, sequences: &[&mut Sequence], to: &mut Vec<f32>) -> Result<()> {
+        hyper::load(&self.rows, self.shape.wide(), sequences, to);
+        Ok(())
+    }
     fn mtp_fuse(
         &mut self,
         w: &MtpFuse<Cpu>,
@@ -227,6 +236,10 @@ impl Backend for Cpu {
     ) -> Result<()> {
         hyper::fuse(&self.shape, w, table, &self.rows.ids, wide, sources, out, &mut self.pool);
         Ok(())
+    }
+
+    fn dense_passes(&self, rows: usize) -> Option<DensePasses> {
+        self.qsa.is_dense().then(|| DensePasses::by_row(&self.shape.attention, rows))
     }
 
     fn observe(&mut self, name: &str, buffer: &Vec<f32>, rows: usize, width: usize) {

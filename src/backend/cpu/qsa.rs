@@ -74,6 +74,11 @@ impl Scratch {
         }
     }
 
+    /// Whether every query reads every visible token.
+    pub fn is_dense(&self) -> bool {
+        self.mode == AttentionMode::Dense
+    }
+
     /// Bytes of a scratch so planned.
     pub fn bytes(shape: &Shape, options: &BackendOptions) -> usize {
         let (a, i) = (&shape.attention, &shape.indexer);

@@ -20,7 +20,7 @@ pub(super) struct Local {
 impl Local {
     /// Loads the model.
     pub(super) fn new(args: &ChatArgs, ui: &Ui) -> Result<Local> {
-        Ok(Local { loaded: ui.load(&args.model)?, args: args.clone(), ui: *ui })
+        Ok(Local { loaded: ui.load(&args.model, args.speculation.options())?, args: args.clone(), ui: *ui })
     }
 }
 

@@ -22,6 +22,7 @@ use signal_hook::consts::SIGINT;
 use signal_hook::flag;
 
 use super::Failure;
+use super::speculation::SpeculationArgs;
 use super::args::{Effort, ModelArgs, SamplingArgs};
 use super::ui::{Output, Ui};
 use super::values;
@@ -60,6 +61,9 @@ pub struct ChatArgs {
         default_missing_value = "true", default_value = "false", hide_default_value = true,
         hide_possible_values = true, value_parser = BoolishValueParser::new())]
     pub show_thinking: bool,
+    /// Speculation.
+    #[command(flatten)]
+    pub speculation: SpeculationArgs,
     /// How tokens are chosen.
     #[command(flatten)]
     pub sampling: SamplingArgs,
