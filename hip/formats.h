@@ -103,3 +103,13 @@ struct Fp8Format : Consecutive<Fp8Format, 16> {
 
 #include "formats_block32.h"
 #include "formats_block256.h"
+
+// A row of a matrix, and the scales of its blocks. A row behind the last is the last again.
+struct WeightRow { const u8* bytes; const float* scales; };
+template<class Format>
+DEV WeightRow weight_row(const void* matrix, const float* scales, u32 inputs, u32 output, u32 outputs, u32 offset) {
+  const u32 row = output < outputs ? output : outputs - 1;
+  WeightRow out = {global(static_cast<const u8*>(matrix)) + Format::row_bytes(inputs) * row, nullptr};
+  if constexpr (Format::SCALED != 0) out.scales = scale_row(global(scales), inputs, row + offset);
+  return out;
+}

@@ -19,7 +19,7 @@ mod hyper;
 mod integers;
 pub mod lanes;
 pub mod linear;
-pub mod mixture;
+pub(in crate::backend) mod mixture;
 pub mod moe;
 pub(in crate::backend) mod norm;
 mod packed;

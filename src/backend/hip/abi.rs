@@ -1013,14 +1013,24 @@ pub struct MoeExpert {
     pub gate: u64_,
     pub up: u64_,
     pub down: u64_,
+    pub gate_scales: u64_,
+    pub up_scales: u64_,
+    pub down_scales: u64_,
+    pub up_offset: u32_,
+    pub unused: u32_,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of MoeExpert"][::core::mem::size_of::<MoeExpert>() - 24usize];
+    ["Size of MoeExpert"][::core::mem::size_of::<MoeExpert>() - 56usize];
     ["Alignment of MoeExpert"][::core::mem::align_of::<MoeExpert>() - 8usize];
     ["Offset of field: MoeExpert::gate"][::core::mem::offset_of!(MoeExpert, gate) - 0usize];
     ["Offset of field: MoeExpert::up"][::core::mem::offset_of!(MoeExpert, up) - 8usize];
     ["Offset of field: MoeExpert::down"][::core::mem::offset_of!(MoeExpert, down) - 16usize];
+    ["Offset of field: MoeExpert::gate_scales"][::core::mem::offset_of!(MoeExpert, gate_scales) - 24usize];
+    ["Offset of field: MoeExpert::up_scales"][::core::mem::offset_of!(MoeExpert, up_scales) - 32usize];
+    ["Offset of field: MoeExpert::down_scales"][::core::mem::offset_of!(MoeExpert, down_scales) - 40usize];
+    ["Offset of field: MoeExpert::up_offset"][::core::mem::offset_of!(MoeExpert, up_offset) - 48usize];
+    ["Offset of field: MoeExpert::unused"][::core::mem::offset_of!(MoeExpert, unused) - 52usize];
 };
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable)]
@@ -1179,4 +1189,91 @@ const _: () = {
     ["Offset of field: MoeDownArgs::shared_inner"][::core::mem::offset_of!(MoeDownArgs, shared_inner) - 76usize];
     ["Offset of field: MoeDownArgs::scale_stride"][::core::mem::offset_of!(MoeDownArgs, scale_stride) - 80usize];
     ["Offset of field: MoeDownArgs::add"][::core::mem::offset_of!(MoeDownArgs, add) - 84usize];
+};
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable)]
+pub struct MoeGemmGateUpArgs {
+    pub hidden: u64_,
+    pub x: u64_,
+    pub factors: u64_,
+    pub experts: u64_,
+    pub entries: u64_,
+    pub tiles: u64_,
+    pub count: u32_,
+    pub expert: u32_,
+    pub top_k: u32_,
+    pub inputs: u32_,
+    pub inner: u32_,
+    pub unused: u32_,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of MoeGemmGateUpArgs"][::core::mem::size_of::<MoeGemmGateUpArgs>() - 72usize];
+    ["Alignment of MoeGemmGateUpArgs"][::core::mem::align_of::<MoeGemmGateUpArgs>() - 8usize];
+    ["Offset of field: MoeGemmGateUpArgs::hidden"][::core::mem::offset_of!(MoeGemmGateUpArgs, hidden) - 0usize];
+    ["Offset of field: MoeGemmGateUpArgs::x"][::core::mem::offset_of!(MoeGemmGateUpArgs, x) - 8usize];
+    ["Offset of field: MoeGemmGateUpArgs::factors"][::core::mem::offset_of!(MoeGemmGateUpArgs, factors) - 16usize];
+    ["Offset of field: MoeGemmGateUpArgs::experts"][::core::mem::offset_of!(MoeGemmGateUpArgs, experts) - 24usize];
+    ["Offset of field: MoeGemmGateUpArgs::entries"][::core::mem::offset_of!(MoeGemmGateUpArgs, entries) - 32usize];
+    ["Offset of field: MoeGemmGateUpArgs::tiles"][::core::mem::offset_of!(MoeGemmGateUpArgs, tiles) - 40usize];
+    ["Offset of field: MoeGemmGateUpArgs::count"][::core::mem::offset_of!(MoeGemmGateUpArgs, count) - 48usize];
+    ["Offset of field: MoeGemmGateUpArgs::expert"][::core::mem::offset_of!(MoeGemmGateUpArgs, expert) - 52usize];
+    ["Offset of field: MoeGemmGateUpArgs::top_k"][::core::mem::offset_of!(MoeGemmGateUpArgs, top_k) - 56usize];
+    ["Offset of field: MoeGemmGateUpArgs::inputs"][::core::mem::offset_of!(MoeGemmGateUpArgs, inputs) - 60usize];
+    ["Offset of field: MoeGemmGateUpArgs::inner"][::core::mem::offset_of!(MoeGemmGateUpArgs, inner) - 64usize];
+    ["Offset of field: MoeGemmGateUpArgs::unused"][::core::mem::offset_of!(MoeGemmGateUpArgs, unused) - 68usize];
+};
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable)]
+pub struct MoeGemmDownArgs {
+    pub parts: u64_,
+    pub hidden: u64_,
+    pub experts: u64_,
+    pub entries: u64_,
+    pub tiles: u64_,
+    pub count: u32_,
+    pub expert: u32_,
+    pub outputs: u32_,
+    pub inner: u32_,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of MoeGemmDownArgs"][::core::mem::size_of::<MoeGemmDownArgs>() - 56usize];
+    ["Alignment of MoeGemmDownArgs"][::core::mem::align_of::<MoeGemmDownArgs>() - 8usize];
+    ["Offset of field: MoeGemmDownArgs::parts"][::core::mem::offset_of!(MoeGemmDownArgs, parts) - 0usize];
+    ["Offset of field: MoeGemmDownArgs::hidden"][::core::mem::offset_of!(MoeGemmDownArgs, hidden) - 8usize];
+    ["Offset of field: MoeGemmDownArgs::experts"][::core::mem::offset_of!(MoeGemmDownArgs, experts) - 16usize];
+    ["Offset of field: MoeGemmDownArgs::entries"][::core::mem::offset_of!(MoeGemmDownArgs, entries) - 24usize];
+    ["Offset of field: MoeGemmDownArgs::tiles"][::core::mem::offset_of!(MoeGemmDownArgs, tiles) - 32usize];
+    ["Offset of field: MoeGemmDownArgs::count"][::core::mem::offset_of!(MoeGemmDownArgs, count) - 40usize];
+    ["Offset of field: MoeGemmDownArgs::expert"][::core::mem::offset_of!(MoeGemmDownArgs, expert) - 44usize];
+    ["Offset of field: MoeGemmDownArgs::outputs"][::core::mem::offset_of!(MoeGemmDownArgs, outputs) - 48usize];
+    ["Offset of field: MoeGemmDownArgs::inner"][::core::mem::offset_of!(MoeGemmDownArgs, inner) - 52usize];
+};
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable)]
+pub struct MoeCombineArgs {
+    pub y: u64_,
+    pub parts: u64_,
+    pub shared: u64_,
+    pub weights: u64_,
+    pub scale: u64_,
+    pub rows: u32_,
+    pub top_k: u32_,
+    pub width: u32_,
+    pub scale_stride: u32_,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of MoeCombineArgs"][::core::mem::size_of::<MoeCombineArgs>() - 56usize];
+    ["Alignment of MoeCombineArgs"][::core::mem::align_of::<MoeCombineArgs>() - 8usize];
+    ["Offset of field: MoeCombineArgs::y"][::core::mem::offset_of!(MoeCombineArgs, y) - 0usize];
+    ["Offset of field: MoeCombineArgs::parts"][::core::mem::offset_of!(MoeCombineArgs, parts) - 8usize];
+    ["Offset of field: MoeCombineArgs::shared"][::core::mem::offset_of!(MoeCombineArgs, shared) - 16usize];
+    ["Offset of field: MoeCombineArgs::weights"][::core::mem::offset_of!(MoeCombineArgs, weights) - 24usize];
+    ["Offset of field: MoeCombineArgs::scale"][::core::mem::offset_of!(MoeCombineArgs, scale) - 32usize];
+    ["Offset of field: MoeCombineArgs::rows"][::core::mem::offset_of!(MoeCombineArgs, rows) - 40usize];
+    ["Offset of field: MoeCombineArgs::top_k"][::core::mem::offset_of!(MoeCombineArgs, top_k) - 44usize];
+    ["Offset of field: MoeCombineArgs::width"][::core::mem::offset_of!(MoeCombineArgs, width) - 48usize];
+    ["Offset of field: MoeCombineArgs::scale_stride"][::core::mem::offset_of!(MoeCombineArgs, scale_stride) - 52usize];
 };

@@ -12,6 +12,7 @@ mod gdn;
 mod gdn_step;
 mod matrix;
 mod moe;
+mod moe_gemm;
 mod pack;
 mod ple;
 mod qsa_attend;
@@ -94,7 +95,7 @@ impl Report {
 type Family = fn(&mut Bench<'_>) -> Result<()>;
 
 /// Every family by its name.
-const FAMILIES: [(&str, Family); 25] = [
+const FAMILIES: [(&str, Family); 26] = [
     ("canary", dense::canary),
     ("embed", matrix::embed),
     ("norm", dense::norm),
@@ -120,6 +121,7 @@ const FAMILIES: [(&str, Family); 25] = [
     ("moe-route", moe::route),
     ("moe-lists", moe::lists),
     ("moe-few", moe::few),
+    ("moe-gemm", moe_gemm::gemm),
 ];
 
 /// Names of the families.
