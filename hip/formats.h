@@ -79,7 +79,7 @@ struct Bf16Format : Consecutive<Bf16Format, 8> {
 
 // E4M3 with a scale for 128 x 128 elements; rows aligned to 16. A byte becomes an F16 of a 256th of its value, two at a
 // time: sign, exponent and mantissa in their F16 places, subnormals included (gfx11 has no conversion of its own, and
-// one path keeps the bits equal). NaN, 0x7f and 0xff, does not stand in weights and would decode to 480.
+// one path keeps the bits equal). NaN, 0x7f and 0xff, would decode to 480: the loader refuses it.
 struct Fp8Format : Consecutive<Fp8Format, 16> {
   enum { SCALED = 1 };
   struct Raw { u32x4 v; float scale; };

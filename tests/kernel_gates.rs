@@ -12,12 +12,15 @@ use hipfire::weights::Format;
 /// Kernels by name (`*` stands for a number, `@` for a storage format), bytes of the argument struct, and the most VGPRs
 /// and LDS bytes allowed.
 /// 96 registers leave 16 waves a SIMD, 120 leave 12, 240 leave 6 (HARDWARE.md).
-const CEILINGS: [(&str, usize, u32, u32); 47] = [
+const CEILINGS: &[(&str, usize, u32, u32)] = &[
     ("canary", size_of::<abi::CanaryArgs>(), 96, 0),
     ("copy_rows_f32", size_of::<abi::CopyRowsArgs>(), 96, 0),
     ("embed_@", size_of::<abi::EmbedArgs>(), 96, 0),
     ("gdn_conv", size_of::<abi::GdnConvArgs>(), 96, 0),
     ("gdn_output", size_of::<abi::GdnOutputArgs>(), 96, 0),
+    ("gdn_scan_*", size_of::<abi::GdnScanArgs>(), 256, 0),
+    ("gdn_scan_pack", size_of::<abi::GdnScanArgs>(), 96, 17 << 10),
+    ("gdn_scan_prepare_*", size_of::<abi::GdnScanArgs>(), 240, 17 << 10),
     ("gdn_slide", size_of::<abi::GdnSlideArgs>(), 96, 0),
     ("gdn_step_*", size_of::<abi::GdnStepArgs>(), 168, 12 << 10),
     ("gdn_step_any", size_of::<abi::GdnStepArgs>(), 256, 12 << 10),
@@ -28,7 +31,8 @@ const CEILINGS: [(&str, usize, u32, u32); 47] = [
     ("gemv_@_r*", size_of::<abi::GemvArgs>(), 144, 1 << 10),
     ("grouped_norm", size_of::<abi::GroupedNormArgs>(), 96, 32),
     ("head_norm_rope", size_of::<abi::HeadNormRopeArgs>(), 96, 0),
-    ("hyper_gate_bf16_r*", size_of::<abi::HyperGateArgs>(), 96, 16 << 10),
+    ("hyper_gate_@_r1", size_of::<abi::HyperGateArgs>(), 144, 18 << 10),
+    ("hyper_gate_@_r8", size_of::<abi::HyperGateArgs>(), 216, 18 << 10),
     ("hyper_write", size_of::<abi::HyperWriteArgs>(), 96, 32),
     ("moe_combine", size_of::<abi::MoeCombineArgs>(), 96, 0),
     // Eight rows of a format with blocks of 256 keep the bytes of two matrices beside 32 sums.

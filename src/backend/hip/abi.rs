@@ -81,6 +81,7 @@ pub struct HyperGateArgs {
     pub low: u64_,
     pub raw: u64_,
     pub up: u64_,
+    pub scales: u64_,
     pub rows: u32_,
     pub streams: u32_,
     pub hidden: u32_,
@@ -88,7 +89,7 @@ pub struct HyperGateArgs {
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of HyperGateArgs"][::core::mem::size_of::<HyperGateArgs>() - 64usize];
+    ["Size of HyperGateArgs"][::core::mem::size_of::<HyperGateArgs>() - 72usize];
     ["Alignment of HyperGateArgs"][::core::mem::align_of::<HyperGateArgs>() - 8usize];
     ["Offset of field: HyperGateArgs::x"][::core::mem::offset_of!(HyperGateArgs, x) - 0usize];
     ["Offset of field: HyperGateArgs::inject"][::core::mem::offset_of!(HyperGateArgs, inject) - 8usize];
@@ -96,10 +97,11 @@ const _: () = {
     ["Offset of field: HyperGateArgs::low"][::core::mem::offset_of!(HyperGateArgs, low) - 24usize];
     ["Offset of field: HyperGateArgs::raw"][::core::mem::offset_of!(HyperGateArgs, raw) - 32usize];
     ["Offset of field: HyperGateArgs::up"][::core::mem::offset_of!(HyperGateArgs, up) - 40usize];
-    ["Offset of field: HyperGateArgs::rows"][::core::mem::offset_of!(HyperGateArgs, rows) - 48usize];
-    ["Offset of field: HyperGateArgs::streams"][::core::mem::offset_of!(HyperGateArgs, streams) - 52usize];
-    ["Offset of field: HyperGateArgs::hidden"][::core::mem::offset_of!(HyperGateArgs, hidden) - 56usize];
-    ["Offset of field: HyperGateArgs::rank"][::core::mem::offset_of!(HyperGateArgs, rank) - 60usize];
+    ["Offset of field: HyperGateArgs::scales"][::core::mem::offset_of!(HyperGateArgs, scales) - 48usize];
+    ["Offset of field: HyperGateArgs::rows"][::core::mem::offset_of!(HyperGateArgs, rows) - 56usize];
+    ["Offset of field: HyperGateArgs::streams"][::core::mem::offset_of!(HyperGateArgs, streams) - 60usize];
+    ["Offset of field: HyperGateArgs::hidden"][::core::mem::offset_of!(HyperGateArgs, hidden) - 64usize];
+    ["Offset of field: HyperGateArgs::rank"][::core::mem::offset_of!(HyperGateArgs, rank) - 68usize];
 };
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable)]
@@ -848,7 +850,7 @@ pub struct GdnSegment {
     pub first: u32_,
     pub rows: u32_,
     pub pending: u32_,
-    pub unused: u32_,
+    pub chunk: u32_,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
@@ -857,7 +859,7 @@ const _: () = {
     ["Offset of field: GdnSegment::first"][::core::mem::offset_of!(GdnSegment, first) - 0usize];
     ["Offset of field: GdnSegment::rows"][::core::mem::offset_of!(GdnSegment, rows) - 4usize];
     ["Offset of field: GdnSegment::pending"][::core::mem::offset_of!(GdnSegment, pending) - 8usize];
-    ["Offset of field: GdnSegment::unused"][::core::mem::offset_of!(GdnSegment, unused) - 12usize];
+    ["Offset of field: GdnSegment::chunk"][::core::mem::offset_of!(GdnSegment, chunk) - 12usize];
 };
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable)]
@@ -961,6 +963,49 @@ const _: () = {
     ["Offset of field: GdnStepArgs::limit"][::core::mem::offset_of!(GdnStepArgs, limit) - 68usize];
     ["Offset of field: GdnStepArgs::tiled"][::core::mem::offset_of!(GdnStepArgs, tiled) - 72usize];
     ["Offset of field: GdnStepArgs::unused"][::core::mem::offset_of!(GdnStepArgs, unused) - 76usize];
+};
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable)]
+pub struct GdnScanArgs {
+    pub out: u64_,
+    pub planes: u64_,
+    pub segments: u64_,
+    pub mixed: u64_,
+    pub decay: u64_,
+    pub strength: u64_,
+    pub keys: u64_,
+    pub pairs: u64_,
+    pub growth: u64_,
+    pub chunks: u32_,
+    pub key_heads: u32_,
+    pub value_heads: u32_,
+    pub key_dim: u32_,
+    pub value_dim: u32_,
+    pub limit: u32_,
+    pub tiled: u32_,
+    pub unused: u32_,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of GdnScanArgs"][::core::mem::size_of::<GdnScanArgs>() - 104usize];
+    ["Alignment of GdnScanArgs"][::core::mem::align_of::<GdnScanArgs>() - 8usize];
+    ["Offset of field: GdnScanArgs::out"][::core::mem::offset_of!(GdnScanArgs, out) - 0usize];
+    ["Offset of field: GdnScanArgs::planes"][::core::mem::offset_of!(GdnScanArgs, planes) - 8usize];
+    ["Offset of field: GdnScanArgs::segments"][::core::mem::offset_of!(GdnScanArgs, segments) - 16usize];
+    ["Offset of field: GdnScanArgs::mixed"][::core::mem::offset_of!(GdnScanArgs, mixed) - 24usize];
+    ["Offset of field: GdnScanArgs::decay"][::core::mem::offset_of!(GdnScanArgs, decay) - 32usize];
+    ["Offset of field: GdnScanArgs::strength"][::core::mem::offset_of!(GdnScanArgs, strength) - 40usize];
+    ["Offset of field: GdnScanArgs::keys"][::core::mem::offset_of!(GdnScanArgs, keys) - 48usize];
+    ["Offset of field: GdnScanArgs::pairs"][::core::mem::offset_of!(GdnScanArgs, pairs) - 56usize];
+    ["Offset of field: GdnScanArgs::growth"][::core::mem::offset_of!(GdnScanArgs, growth) - 64usize];
+    ["Offset of field: GdnScanArgs::chunks"][::core::mem::offset_of!(GdnScanArgs, chunks) - 72usize];
+    ["Offset of field: GdnScanArgs::key_heads"][::core::mem::offset_of!(GdnScanArgs, key_heads) - 76usize];
+    ["Offset of field: GdnScanArgs::value_heads"][::core::mem::offset_of!(GdnScanArgs, value_heads) - 80usize];
+    ["Offset of field: GdnScanArgs::key_dim"][::core::mem::offset_of!(GdnScanArgs, key_dim) - 84usize];
+    ["Offset of field: GdnScanArgs::value_dim"][::core::mem::offset_of!(GdnScanArgs, value_dim) - 88usize];
+    ["Offset of field: GdnScanArgs::limit"][::core::mem::offset_of!(GdnScanArgs, limit) - 92usize];
+    ["Offset of field: GdnScanArgs::tiled"][::core::mem::offset_of!(GdnScanArgs, tiled) - 96usize];
+    ["Offset of field: GdnScanArgs::unused"][::core::mem::offset_of!(GdnScanArgs, unused) - 100usize];
 };
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable)]

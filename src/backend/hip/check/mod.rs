@@ -9,6 +9,7 @@ mod bench;
 mod dense;
 mod gather;
 mod gdn;
+mod gdn_scan;
 mod gdn_step;
 mod matrix;
 mod moe;
@@ -95,7 +96,7 @@ impl Report {
 type Family = fn(&mut Bench<'_>) -> Result<()>;
 
 /// Every family by its name.
-const FAMILIES: [(&str, Family); 26] = [
+const FAMILIES: &[(&str, Family)] = &[
     ("canary", dense::canary),
     ("embed", matrix::embed),
     ("norm", dense::norm),
@@ -117,6 +118,7 @@ const FAMILIES: [(&str, Family); 26] = [
     ("sample-draw", sample::draw),
     ("gdn-conv", gdn::conv),
     ("gdn-step", gdn_step::step),
+    ("gdn-scan", gdn_scan::scan),
     ("gdn-output", gdn::output),
     ("moe-route", moe::route),
     ("moe-lists", moe::lists),
