@@ -47,6 +47,23 @@ struct HyperGateArgs {
   u32              rank;             // a multiple of the format's group, at most 512
 };
 
+struct HyperLowArgs {
+  PTR(float)       low;              // [rows, rank], products with `down`; updated
+  PTR(float)       inject;           // [rows, streams]
+  PTR(const float) raw;              // [rows, streams], products with the injection matrix; null: a final mixer
+  u32              rows;
+  u32              streams;
+  u32              rank;
+  u32              unused;
+};
+struct HyperMixArgs {
+  PTR(float)       x;                // [rows, hidden]
+  PTR(const float) normed;           // [rows, streams, hidden]
+  PTR(const float) gate;             // [rows, streams, hidden], products with `up`
+  u32              streams;          // 1 to 4
+  u32              hidden;           // a multiple of 4
+};
+
 // ---- rope.hip --------------------------------------------------------------------------------------------------
 struct HeadNormRopeArgs {
   PTR(float)       out;              // [rows, heads, dim]

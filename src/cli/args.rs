@@ -9,8 +9,8 @@ use std::path::PathBuf;
 use clap::builder::{BoolishValueParser, NonEmptyStringValueParser, PossibleValuesParser};
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 
-use super::values::{self, AutoKvBackend, AutoKvMode, Device};
-use crate::config::{AttentionMode, RopePrecision};
+use super::values::{self, AutoKvBackend, AutoKvMode};
+use crate::config::{AttentionMode, Device, RopePrecision};
 use crate::engine::{LoadOptions, MemoryLimit, SamplingParams, quantize_types};
 
 const AFTER_HELP: &str = "\
@@ -114,6 +114,9 @@ pub struct ModelArgs {
     /// Where the model runs: auto, cpu or hip[:N]
     #[arg(long, default_value = "auto", value_name = "DEVICE", value_parser = values::device)]
     pub device: Device,
+    /// Kernels for a GPU, instead of those inside this program
+    #[arg(long, value_name = "FILE")]
+    pub kernel_pack: Option<PathBuf>,
     /// Threads of the CPU backend [default: one a core]
     #[arg(long, value_name = "N", value_parser = values::positive_size)]
     pub threads: Option<usize>,
@@ -126,9 +129,9 @@ pub struct ModelArgs {
     /// How the context's memory is obtained: auto, vmm (as it is written) or legacy (all at load)
     #[arg(long, default_value = "auto", value_name = "BACKEND")]
     pub kv_backend: AutoKvBackend,
-    /// Prompt tokens that one step takes
-    #[arg(long, default_value = "512", value_name = "N", value_parser = values::positive_size)]
-    pub prefill_chunk: usize,
+    /// Prompt tokens that one step takes [default: 512 on the CPU, 4096 on a GPU]
+    #[arg(long, value_name = "N", value_parser = values::positive_size)]
+    pub prefill_chunk: Option<usize>,
     /// Gather selected keys before attention where that is faster
     #[arg(long, value_enum, default_value_t = Gather::Auto, value_name = "MODE")]
     pub qsa_gather: Gather,
@@ -159,6 +162,8 @@ impl ModelArgs {
     pub fn load_options(&self) -> LoadOptions {
         LoadOptions {
             model: self.folder(),
+            device: self.device,
+            kernel_pack: self.kernel_pack.clone(),
             max_seq: self.max_seq,
             threads: self.threads,
             memory_limit: self.memory_limit,
@@ -361,9 +366,6 @@ pub struct InspectArgs {
     /// List the GPU kernels with their registers, LDS and waves per SIMD
     #[arg(long, conflicts_with = "plan")]
     pub kernels: bool,
-    /// A kernel pack instead of the one inside this program
-    #[arg(long, value_name = "FILE", requires = "kernels")]
-    pub kernel_pack: Option<PathBuf>,
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,
@@ -381,6 +383,9 @@ pub struct DoctorArgs {
     /// Only these families of checks (repeatable)
     #[arg(long, value_name = "FAMILY", requires = "self_test")]
     pub only: Vec<String>,
+    /// The model that is run whole [default: the one inside this program]
+    #[arg(short, long, value_name = "DIR|FILE", requires = "self_test")]
+    pub model: Option<PathBuf>,
     /// A kernel pack instead of the one inside this program
     #[arg(long, value_name = "FILE")]
     pub kernel_pack: Option<PathBuf>,

@@ -13,9 +13,7 @@ use tracing_subscriber::EnvFilter;
 
 use super::Failure;
 use super::args::{Color, GlobalArgs, LogFormat, ModelArgs};
-use super::values::Device;
 use crate::engine::Loaded;
-use crate::engine::doctor::require_device;
 use crate::error::{Error, Result};
 
 /// A prompt that is read faster than this needs no progress.
@@ -94,9 +92,6 @@ impl Ui {
 
     /// Loads a model, with a bar on a terminal and a log line elsewhere.
     pub fn load(&self, model: &ModelArgs) -> Result<Loaded> {
-        if let Device::Hip(number) = model.device {
-            require_device(number)?;
-        }
         let started = Instant::now();
         let bar = self.bars.then(|| {
             let style = ProgressStyle::with_template("{msg} {bar:30} {percent} %");

@@ -7,7 +7,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::config::{KvBackend, KvMode};
+use crate::config::{Device, KvBackend, KvMode};
 use crate::engine::MemoryLimit;
 
 /// A whole number with an optional binary suffix: `4096`, `32k`, `2M`, `1G`.
@@ -102,17 +102,6 @@ impl<T: fmt::Display> fmt::Display for Auto<T> {
 pub type AutoKvMode = Auto<KvMode>;
 /// See [`Auto`].
 pub type AutoKvBackend = Auto<KvBackend>;
-
-/// Where the model runs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Device {
-    /// The best there is.
-    Auto,
-    /// The host.
-    Cpu,
-    /// A GPU, by HIP's number.
-    Hip(usize),
-}
 
 /// `auto`, `cpu`, `hip` (the first GPU) or `hip:N`.
 pub fn device(text: &str) -> Result<Device, String> {

@@ -8,10 +8,12 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
+use super::device::{self, Chosen};
 use super::load::{LoadOptions, MemoryLimit};
+use crate::arena::Arena;
 use crate::error::{Error, Result};
-use crate::model::load::Plan;
-use crate::model::{self, LanguageModel};
+use crate::model::LanguageModel;
+use crate::model::load::{self, Plan};
 use crate::weights::Source;
 
 /// Memory that a loaded model holds, in bytes.
@@ -42,15 +44,29 @@ pub type MemoryProbe = Arc<dyn Fn() -> MemoryUse + Send + Sync>;
 
 /// The memory plan for these choices, whether or not it keeps the limit.
 pub fn plan(source: &Source, options: &LoadOptions) -> Result<Plan> {
-    model::load::plan(&model::load::open(source)?, &translate(options)?)
+    let opened = load::open(source)?;
+    match device::choose(options)? {
+        Chosen::Cpu => load::plan(&opened, &translate(options, load::DEFAULT_MAX_ROWS)?),
+        Chosen::Gpu(gpu) => load::hip_plan(&opened, &translate(options, load::DEFAULT_GPU_ROWS)?, gpu.arch()),
+    }
 }
 
 /// Binds the weights and plans the memory; `progress` is called with the share done, from 0 to 1.
 pub fn build(source: &Source, options: &LoadOptions, progress: &mut dyn FnMut(f32)) -> Result<Built> {
-    let opened = model::load::open(source)?;
+    let opened = load::open(source)?;
     let weights = opened.checkpoint.bytes();
-    let model = model::load::cpu(opened, &translate(options)?, progress)?;
-    let arena = model.arena().clone();
+    let (model, arena): (Box<dyn LanguageModel>, Arena) = match device::choose(options)? {
+        Chosen::Cpu => {
+            let model = load::cpu(opened, &translate(options, load::DEFAULT_MAX_ROWS)?, progress)?;
+            let arena = model.arena().clone();
+            (Box::new(model), arena)
+        }
+        Chosen::Gpu(gpu) => {
+            let model = load::hip(opened, *gpu, &translate(options, load::DEFAULT_GPU_ROWS)?, progress)?;
+            let arena = model.arena().clone();
+            (Box::new(model), arena)
+        }
+    };
     let memory = move || {
         let usage = arena.usage();
         MemoryUse {
@@ -61,7 +77,7 @@ pub fn build(source: &Source, options: &LoadOptions, progress: &mut dyn FnMut(f3
             peak_resident: proc_kib("/proc/self/status", "VmHWM:").unwrap_or_default() * 1024,
         }
     };
-    Ok(Built { model: Box::new(model), memory: Arc::new(memory) })
+    Ok(Built { model, memory: Arc::new(memory) })
 }
 
 /// Threads to compute with: the user's choice, or one a core.
@@ -69,21 +85,22 @@ pub fn threads(options: &LoadOptions) -> usize {
     options.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from))
 }
 
-fn translate(options: &LoadOptions) -> Result<model::load::LoadOptions> {
-    Ok(model::load::LoadOptions {
+fn translate(options: &LoadOptions, max_rows: usize) -> Result<load::LoadOptions> {
+    Ok(load::LoadOptions {
         kv_mode: options.kv_mode,
         kv_backend: options.kv_backend,
         max_sequence: options.max_seq,
-        max_rows: options.prefill_chunk,
+        max_rows: options.prefill_chunk.unwrap_or(max_rows),
         attention: options.attention,
         rope: options.rope_precision,
         threads: threads(options),
+        gather: options.gather,
         memory_limit: match options.memory_limit {
             None => None,
             Some(MemoryLimit::Bytes(bytes)) => Some(bytes as usize),
             Some(MemoryLimit::Percent(percent)) => Some((machine_memory()? as f64 * percent / 100.0) as usize),
         },
-        ..model::load::LoadOptions::default()
+        ..load::LoadOptions::default()
     })
 }
 

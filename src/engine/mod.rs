@@ -6,6 +6,7 @@
 //! Not here: arithmetic (`model`, `backend`), the terminal (`cli`), the wire (`server`).
 
 mod build;
+mod device;
 pub mod doctor;
 mod inspect;
 mod kernels;

@@ -10,6 +10,10 @@ use crate::state::Sequence;
 
 /// A model with one sequence. Tests put a scripted one in its place.
 pub(super) trait Timeline: Send {
+    /// Moves to the calling thread, which makes all calls from now on.
+    fn adopt(&mut self) -> Result<()> {
+        Ok(())
+    }
     /// Ids are `0..vocab`.
     fn vocab(&self) -> usize;
     /// The most ids that one feed may have.
@@ -38,6 +42,9 @@ impl Single {
 }
 
 impl Timeline for Single {
+    fn adopt(&mut self) -> Result<()> {
+        self.model.adopt()
+    }
     fn vocab(&self) -> usize {
         self.model.shape().vocab
     }
@@ -50,7 +57,7 @@ impl Timeline for Single {
     fn restart(&mut self) -> Result<()> {
         match &mut self.sequence {
             // Its addresses stay in use: a dropped sequence's would be retired.
-            Some(sequence) => sequence.reset(),
+            Some(sequence) => sequence.reset()?,
             None => self.sequence = Some(self.model.new_sequence()?),
         }
         Ok(())

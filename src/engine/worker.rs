@@ -57,6 +57,10 @@ impl Worker {
 
     /// Until every sender is gone.
     pub(super) fn run(mut self, jobs: Receiver<Job>) {
+        if let Err(error) = self.timeline.adopt() {
+            // What is wrong with the device is said again by the first job's own call.
+            tracing::error!("the engine's thread cannot use the device: {error}");
+        }
         for job in jobs {
             // A panic would be our bug. The job that met it fails, and the next one starts from a fresh sequence.
             let outcome = catch_unwind(AssertUnwindSafe(|| match job {

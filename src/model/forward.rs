@@ -7,7 +7,7 @@
 use super::bind::{Layer, LayerMixer, Weights};
 use super::{Feed, LOGIT_ROWS, LanguageModel};
 use crate::arena::Arena;
-use crate::backend::{Backend, HyperRead, Observed, Observer, Rows};
+use crate::backend::{Backend, HyperRead, Observed, Observer, Program, Rows};
 use crate::config::Shape;
 use crate::error::{Error, Result};
 use crate::state::{Sequence, StateLayout};
@@ -39,8 +39,8 @@ struct Buffers<B: Backend> {
     inject: B::Buffer,
     /// `[max_rows, H]`
     y: B::Buffer,
-    /// `[max_rows, embed_dim]`
-    ngram: B::Buffer,
+    /// `[max_rows, embed_dim]`, one a PLE layer.
+    ngram: Vec<B::Buffer>,
     /// `[LOGIT_ROWS, D]`, rows chosen for logits or as the MTP head's input.
     chosen: B::Buffer,
     /// `[LOGIT_ROWS, vocab]`
@@ -87,12 +87,13 @@ impl<B: Backend> Model<B> {
     ) -> Result<Model<B>> {
         let (d, hidden) = (shape.wide(), shape.hidden);
         let embed_dim = shape.ngram_width();
+        let injections = weights.layers.iter().filter(|layer| layer.ple.is_some()).count();
         let buffers = Buffers {
             wide: backend.buffer(max_rows, d)?,
             x: backend.buffer(max_rows.max(LOGIT_ROWS), hidden)?,
             inject: backend.buffer(max_rows, shape.hyper.streams)?,
             y: backend.buffer(max_rows, hidden)?,
-            ngram: backend.buffer(max_rows, embed_dim)?,
+            ngram: (0..injections).map(|_| backend.buffer(max_rows, embed_dim)).collect::<Result<_>>()?,
             chosen: backend.buffer(LOGIT_ROWS, d)?,
             logits: backend.buffer(LOGIT_ROWS, shape.vocab)?,
             mtp_wide: match weights.mtp {
@@ -125,7 +126,9 @@ impl<B: Backend> Model<B> {
     pub fn buffer_bytes(shape: &Shape, max_rows: usize, mtp: bool) -> usize {
         let (d, hidden) = (shape.wide(), shape.hidden);
         let embed_dim = shape.ngram_width();
-        let row = d + 2 * hidden + shape.hyper.streams + 2 * embed_dim + if mtp { d } else { 0 };
+        // The host's copy of the n-gram rows is the one beside the layers'.
+        let ngrams = (1 + shape.ple.as_ref().map_or(0, |ple| ple.layers.len())) * embed_dim;
+        let row = d + 2 * hidden + shape.hyper.streams + ngrams + if mtp { d } else { 0 };
         (max_rows * row + LOGIT_ROWS * (d + 2 * shape.vocab)) * size_of::<f32>()
     }
 
@@ -147,40 +150,14 @@ impl<B: Backend> Model<B> {
 
     fn trunk(&mut self, sequences: &mut [&mut Sequence]) -> Result<()> {
         let Model { weights, backend, buffers: b, rows, shape, host, .. } = self;
-        let (count, d, hidden) = (rows.len(), shape.wide(), shape.hidden);
-        backend.begin(rows)?;
-        backend.embed(&weights.embedding, &mut b.wide)?;
-        backend.enter(format_args!("trunk"));
-        backend.observe("embed", &b.wide, count, d);
-        let (mut gdn, mut cache, mut ple) = (0, 0, 0);
-        for (i, layer) in weights.layers.iter().enumerate() {
-            backend.enter(format_args!("layer{i}"));
-            if let Some(injection) = &layer.ple {
-                fetch_ngrams(shape, injection, rows, sequences, host, i)?;
-                backend.upload(&host.ngram_values[..count * shape.ngram_width()], &mut b.ngram)?;
-                backend.ple(&injection.ple, ple, &b.ngram, sequences, &mut b.wide)?;
-                ple += 1;
-            }
-            backend.hyper_read(&layer.mixer_hyper, count, &b.wide, &mut b.x, &mut b.inject)?;
-            backend.observe("attn_hc.0", &b.x, count, hidden);
-            backend.observe("attn_hc.1", &b.wide, count, d);
-            backend.observe("attn_hc.2", &b.inject, count, shape.hyper.streams);
-            match &layer.mixer {
-                LayerMixer::Gdn(w) => {
-                    backend.gdn(w, gdn, &b.x, sequences, &mut b.y)?;
-                    backend.observe("gdn", &b.y, count, hidden);
-                    gdn += 1;
-                }
-                LayerMixer::Qsa(_) => {
-                    qsa(backend, layer, cache, sequences, b)?;
-                    backend.observe("attn", &b.y, count, hidden);
-                    cache += 1;
-                }
-            }
-            experts(backend, layer, count, shape, b, Stream::Trunk)?;
-            backend.observe("out", &b.wide, count, d);
+        backend.begin(rows, sequences)?;
+        let injected = weights.layers.iter().enumerate().filter_map(|(i, layer)| Some((i, layer.ple.as_ref()?)));
+        for ((i, injection), buffer) in injected.zip(&mut b.ngram) {
+            fetch_ngrams(shape, injection, rows, sequences, host, i)?;
+            backend.upload(&host.ngram_values[..rows.len() * shape.ngram_width()], buffer)?;
         }
-        Ok(())
+        let count = rows.len();
+        backend.run(Program::Trunk, &mut |backend| layers(backend, weights, shape, count, sequences, b))
     }
 
     /// Runs the MTP head (spec 4.2) on rows whose hidden states come from `source` and whose next tokens are
@@ -199,38 +176,48 @@ impl<B: Backend> Model<B> {
         self.mtp_positions.clone_from(&self.rows.positions);
         let cache = self.layout.trunk_caches;
         let Model { weights, backend, buffers: b, rows, shape, .. } = self;
-        let (Some(mtp), Some(wide)) = (&weights.mtp, &mut b.mtp_wide) else { return Ok(()) };
+        let Some(mtp) = &weights.mtp else { return Ok(()) };
         let count = next_ids.len();
-        backend.begin(rows)?;
-        backend.enter(format_args!("mtp"));
-        match source {
-            MtpSource::Trunk { first } => {
-                backend.mtp_fuse(&mtp.fuse, &weights.embedding, &b.wide, first..first + count, wide)?;
+        let first = match source {
+            MtpSource::Trunk { first } => first,
+            MtpSource::Head { row } => row,
+        };
+        let sequences = &mut [sequence];
+        backend.begin(rows, sequences)?;
+        backend.choose(&(first..first + count).collect::<Vec<_>>())?;
+        let program = match source {
+            MtpSource::Trunk { .. } => Program::Mtp,
+            MtpSource::Head { .. } => Program::MtpChain,
+        };
+        backend.run(program, &mut |backend| {
+            let Some(wide) = &mut b.mtp_wide else { return Ok(()) };
+            backend.enter(format_args!("mtp"));
+            let trunk = matches!(source, MtpSource::Trunk { .. }).then_some(&b.wide);
+            backend.mtp_fuse(&mtp.fuse, &weights.embedding, trunk, wide)?;
+            backend.observe("fused", wide, count, shape.wide());
+            backend.hyper_read(&mtp.layer.mixer_hyper, count, wide, &mut b.x, &mut b.inject)?;
+            qsa(backend, &mtp.layer, cache, sequences, b)?;
+            experts(backend, &mtp.layer, count, shape, b, Stream::Mtp)?;
+            if let Some(wide) = &b.mtp_wide {
+                backend.observe("wide", wide, count, shape.wide());
             }
-            MtpSource::Head { row } => {
-                backend.gather(wide, &[row], shape.wide(), &mut b.chosen)?;
-                backend.mtp_fuse(&mtp.fuse, &weights.embedding, &b.chosen, 0..1, wide)?;
-            }
-        }
-        backend.observe("fused", wide, count, shape.wide());
-        backend.hyper_read(&mtp.layer.mixer_hyper, count, wide, &mut b.x, &mut b.inject)?;
-        qsa(backend, &mtp.layer, cache, &mut [sequence], b)?;
-        experts(backend, &mtp.layer, count, shape, b, Stream::Mtp)?;
-        if let Some(wide) = &b.mtp_wide {
-            backend.observe("wide", wide, count, shape.wide());
-        }
-        Ok(())
+            Ok(())
+        })
     }
 
     /// Logits `[rows.len(), vocab]` of rows of the MTP head's last step.
     pub fn mtp_logits(&mut self, rows: &[usize]) -> Result<&[f32]> {
         let Model { weights, backend, buffers: b, shape, .. } = self;
-        let (Some(mtp), Some(wide)) = (&weights.mtp, &b.mtp_wide) else {
+        let Some(mtp) = &weights.mtp else {
             return Err(Error::invalid("this model was loaded without its MTP head"));
         };
         check_logit_rows(rows, &self.mtp_positions)?;
-        backend.gather(wide, rows, shape.wide(), &mut b.chosen)?;
-        head(backend, &mtp.mixer, &weights.head, rows.len(), shape.hidden, b)?;
+        backend.choose(rows)?;
+        backend.run(Program::MtpLogits, &mut |backend| {
+            let Some(wide) = &b.mtp_wide else { return Ok(()) };
+            backend.gather(wide, shape.wide(), &mut b.chosen)?;
+            head(backend, &mtp.mixer, &weights.head, rows.len(), shape.hidden, b)
+        })?;
         self.read_logits(rows, Stream::Mtp)
     }
 
@@ -281,6 +268,9 @@ impl<B: Backend> LanguageModel for Model<B> {
     fn max_sequence(&self) -> usize {
         self.layout.max_sequence
     }
+    fn adopt(&mut self) -> Result<()> {
+        self.backend.adopt()
+    }
     fn new_sequence(&mut self) -> Result<Sequence> {
         Sequence::new(&self.arena, &self.layout)
     }
@@ -304,8 +294,11 @@ impl<B: Backend> LanguageModel for Model<B> {
     fn logits(&mut self, rows: &[usize]) -> Result<&[f32]> {
         check_logit_rows(rows, &self.trunk_positions)?;
         let Model { weights, backend, buffers: b, shape, .. } = self;
-        backend.gather(&b.wide, rows, shape.wide(), &mut b.chosen)?;
-        head(backend, &weights.mixer, &weights.head, rows.len(), shape.hidden, b)?;
+        backend.choose(rows)?;
+        backend.run(Program::Logits, &mut |backend| {
+            backend.gather(&b.wide, shape.wide(), &mut b.chosen)?;
+            head(backend, &weights.mixer, &weights.head, rows.len(), shape.hidden, b)
+        })?;
         self.read_logits(rows, Stream::Trunk)
     }
 }
@@ -315,6 +308,48 @@ impl<B: Backend> LanguageModel for Model<B> {
 enum Stream {
     Trunk,
     Mtp,
+}
+
+/// The decoder layers, from the embedding on.
+fn layers<B: Backend>(
+    backend: &mut B,
+    weights: &Weights<B>,
+    shape: &Shape,
+    count: usize,
+    sequences: &mut [&mut Sequence],
+    b: &mut Buffers<B>,
+) -> Result<()> {
+    let (d, hidden) = (shape.wide(), shape.hidden);
+    backend.embed(&weights.embedding, &mut b.wide)?;
+    backend.enter(format_args!("trunk"));
+    backend.observe("embed", &b.wide, count, d);
+    let (mut gdn, mut cache, mut ple) = (0, 0, 0);
+    for (i, layer) in weights.layers.iter().enumerate() {
+        backend.enter(format_args!("layer{i}"));
+        if let Some(injection) = &layer.ple {
+            backend.ple(&injection.ple, ple, &b.ngram[ple], sequences, &mut b.wide)?;
+            ple += 1;
+        }
+        backend.hyper_read(&layer.mixer_hyper, count, &b.wide, &mut b.x, &mut b.inject)?;
+        backend.observe("attn_hc.0", &b.x, count, hidden);
+        backend.observe("attn_hc.1", &b.wide, count, d);
+        backend.observe("attn_hc.2", &b.inject, count, shape.hyper.streams);
+        match &layer.mixer {
+            LayerMixer::Gdn(w) => {
+                backend.gdn(w, gdn, &b.x, sequences, &mut b.y)?;
+                backend.observe("gdn", &b.y, count, hidden);
+                gdn += 1;
+            }
+            LayerMixer::Qsa(_) => {
+                qsa(backend, layer, cache, sequences, b)?;
+                backend.observe("attn", &b.y, count, hidden);
+                cache += 1;
+            }
+        }
+        experts(backend, layer, count, shape, b, Stream::Trunk)?;
+        backend.observe("out", &b.wide, count, d);
+    }
+    Ok(())
 }
 
 fn qsa<B: Backend>(

@@ -9,10 +9,12 @@ use tracing::info;
 use super::forward::Model;
 use super::names::{self, Group, Parameters};
 use super::{bind, config, config_gguf};
-use crate::arena::Arena;
 pub use crate::arena::plan::Plan;
+use crate::arena::{Arena, vmm};
 use crate::backend::BackendOptions;
 use crate::backend::cpu::Cpu;
+use crate::backend::hip::options::{HipOptions, auto_kv_mode};
+use crate::backend::hip::{Gpu, Hip};
 use crate::config::{AttentionMode, KvBackend, KvMode, RopePrecision, Shape};
 use crate::error::{Error, Result};
 use crate::state::StateLayout;
@@ -39,6 +41,8 @@ pub struct LoadOptions {
     pub rewind_rows: usize,
     /// Whether to load the MTP head, if there is one.
     pub mtp: bool,
+    /// Whether a GPU may gather selected keys before attention.
+    pub gather: bool,
     /// Bytes that weights, state and scratch may take together.
     pub memory_limit: Option<usize>,
 }
@@ -46,6 +50,9 @@ pub struct LoadOptions {
 /// Rows of a prefill chunk on the CPU: enough that a decoded weight block is used by many rows, few enough that the
 /// residual streams of a chunk stay in the last-level cache.
 pub const DEFAULT_MAX_ROWS: usize = 512;
+
+/// Rows of a prefill chunk on a GPU: large enough that experts' tiles fill.
+pub const DEFAULT_GPU_ROWS: usize = 4096;
 
 /// Granularity of the advice on which context would fit.
 const CONTEXT_STEP: usize = 256;
@@ -67,6 +74,7 @@ impl Default for LoadOptions {
             threads: 1,
             rewind_rows: 0,
             mtp: false,
+            gather: true,
             memory_limit: None,
         }
     }
@@ -111,7 +119,7 @@ pub fn open(source: &Source) -> Result<Opened> {
 /// for the files.
 pub fn cpu(opened: Opened, options: &LoadOptions, progress: &mut dyn FnMut(f32)) -> Result<Model<Cpu>> {
     if options.memory_limit.is_some() {
-        plan(&opened, options)?.check(|limit| largest_context(&opened, options, limit))?;
+        plan(&opened, options)?.check(|limit| largest_context(&opened, options, limit, &plan))?;
     }
     let Opened { checkpoint, shape } = opened;
     let layout = state_layout(&shape, options)?;
@@ -123,21 +131,79 @@ pub fn cpu(opened: Opened, options: &LoadOptions, progress: &mut dyn FnMut(f32))
     Model::new(shape, weights, backend, arena, layout, backend_options.max_rows)
 }
 
-/// What a run of a model would take, from the headers alone.
+/// Loads a model for a GPU. Without a limit, the memory that is free on it is one.
+///
+/// # Errors
+/// As for [`cpu`], and `Device`.
+pub fn hip(opened: Opened, gpu: Gpu, options: &LoadOptions, progress: &mut dyn FnMut(f32)) -> Result<Model<Hip>> {
+    let free = gpu.context().memory_info()?.free;
+    let options =
+        &LoadOptions { memory_limit: Some(options.memory_limit.unwrap_or(free).min(free)), ..options.clone() };
+    let arch = gpu.arch().to_string();
+    let plan = |opened: &Opened, options: &LoadOptions| hip_plan(opened, options, &arch);
+    plan(&opened, options)?.check(|limit| largest_context(&opened, options, limit, &plan))?;
+    let Opened { checkpoint, shape } = opened;
+    let options = &gpu_defaults(options, &arch);
+    let layout = state_layout(&shape, options)?;
+    let hip_options = hip_options(&layout, options);
+    let opened = vmm::open(
+        gpu.context(),
+        gpu.canary()?,
+        vmm::Options { choice: options.kv_backend, ..vmm::Options::default() },
+    )?;
+    let mut backend = Hip::new(gpu, &shape, hip_options)?;
+    let parameters = names::of(&checkpoint, &shape)?;
+    let weights = bind::bind(&*parameters, &shape, &mut backend, options.mtp, progress)?;
+    backend.loaded()?;
+    Model::new(shape, weights, backend, opened.arena, layout, hip_options.max_rows)
+}
+
+/// What a GPU does where the user leaves it open.
+fn gpu_defaults(options: &LoadOptions, arch: &str) -> LoadOptions {
+    LoadOptions { kv_mode: Some(options.kv_mode.unwrap_or_else(|| auto_kv_mode(arch))), ..options.clone() }
+}
+
+fn hip_options(layout: &StateLayout, options: &LoadOptions) -> HipOptions {
+    HipOptions {
+        max_rows: options.max_rows.clamp(1, layout.max_sequence),
+        max_sequence: layout.max_sequence,
+        rewind_rows: options.rewind_rows,
+        attention: options.attention,
+        rope: options.rope,
+        kv_mode: layout.kv.mode(),
+        gather: options.gather,
+    }
+}
+
+/// What a run of a model would take of a GPU of architecture `arch`.
+///
+/// # Errors
+/// `Invalid`, for options that do not fit the model.
+pub fn hip_plan(opened: &Opened, options: &LoadOptions, arch: &str) -> Result<Plan> {
+    let shape = &opened.shape;
+    let options = &gpu_defaults(options, arch);
+    let layout = state_layout(shape, options)?;
+    let hip = hip_options(&layout, options);
+    let mut plan = Plan::new(layout.max_sequence, options.memory_limit);
+    let weights = plan_weights(&mut plan, opened, options)?;
+    plan.memory("keys, values, index keys", layout.context_bytes(layout.max_sequence));
+    plan.memory("recurrent state", layout.recurrent.bytes());
+    plan.memory("activations", Model::<Hip>::buffer_bytes(shape, hip.max_rows, options.mtp));
+    plan.memory("operation scratch", Hip::scratch_bytes(shape, &hip));
+    plan.file("n-gram table", weights.table);
+    Ok(plan)
+}
+
+/// What a run of a model would take of the host, from the headers alone.
 ///
 /// # Errors
 /// `Invalid`, for options that do not fit the model.
 pub fn plan(opened: &Opened, options: &LoadOptions) -> Result<Plan> {
-    let Opened { checkpoint, shape } = opened;
+    let shape = &opened.shape;
     let layout = state_layout(shape, options)?;
     let backend = backend_options(&layout, options);
     let mut plan = Plan::new(layout.max_sequence, options.memory_limit);
-    let weights = WeightBytes::of(&*names::of(checkpoint, shape)?, options.mtp);
-    plan.memory("dense weights", weights.dense);
-    plan.memory("routed experts", weights.experts);
-    if weights.mtp > 0 {
-        plan.memory("MTP head", weights.mtp);
-    }
+    let weights = plan_weights(&mut plan, opened, options)?;
     plan.memory("n-gram rows in memory", weights.table.min(ngram::RESIDENT_BYTES));
     plan.memory("keys, values, index keys", layout.context_bytes(layout.max_sequence));
     plan.memory("recurrent state", layout.recurrent.bytes());
@@ -148,8 +214,23 @@ pub fn plan(opened: &Opened, options: &LoadOptions) -> Result<Plan> {
     Ok(plan)
 }
 
+fn plan_weights(plan: &mut Plan, opened: &Opened, options: &LoadOptions) -> Result<WeightBytes> {
+    let weights = WeightBytes::of(&*names::of(&opened.checkpoint, &opened.shape)?, options.mtp);
+    plan.memory("dense weights", weights.dense);
+    plan.memory("routed experts", weights.experts);
+    if weights.mtp > 0 {
+        plan.memory("MTP head", weights.mtp);
+    }
+    Ok(weights)
+}
+
 /// The largest context (in steps of 256 tokens) whose plan keeps `limit`.
-fn largest_context(opened: &Opened, options: &LoadOptions, limit: usize) -> Option<usize> {
+fn largest_context(
+    opened: &Opened,
+    options: &LoadOptions,
+    limit: usize,
+    plan: &dyn Fn(&Opened, &LoadOptions) -> Result<Plan>,
+) -> Option<usize> {
     let fits = |context: usize| {
         let options = LoadOptions { max_sequence: Some(context), ..options.clone() };
         plan(opened, &options).is_ok_and(|plan| plan.total() <= limit)

@@ -291,7 +291,7 @@ impl KvCache {
             Plane::BlockKeys => tokens / layout.ratio * layout.row_bytes(plane),
             _ => tokens * layout.row_bytes(plane),
         });
-        if tokens > other.max_tokens || PLANES.iter().zip(bytes).any(|(&p, n)| other.plane(p).bytes().len() < n) {
+        if tokens > other.max_tokens || PLANES.iter().zip(bytes).any(|(&p, n)| other.plane(p).committed() < n) {
             return Err(Error::invalid(format!(
                 "cannot fork {tokens} tokens: '{}' has fewer",
                 other.planes[0].label()
@@ -299,7 +299,7 @@ impl KvCache {
         }
         self.ensure(tokens)?;
         for ((to, from), n) in self.planes.iter_mut().zip(&other.planes).zip(bytes) {
-            to.bytes_mut()[..n].copy_from_slice(&from.bytes()[..n]);
+            to.copy_from(from, n)?;
         }
         Ok(())
     }

@@ -166,35 +166,42 @@ impl Sequence {
         for (to, from) in copy.kv.iter_mut().zip(&self.kv) {
             to.copy_from(from, self.len())?;
         }
-        copy.recurrent.floats_mut().copy_from_slice(self.recurrent.floats());
+        copy.recurrent.copy_from(&self.recurrent)?;
         copy.ids.clone_from(&self.ids);
         copy.pending = self.pending;
         Ok(copy)
     }
 
     /// Remembers this moment.
-    pub fn snapshot(&self) -> Snapshot {
-        Snapshot { ids: self.ids.clone(), pending: self.pending, recurrent: self.recurrent.floats().to_vec() }
+    ///
+    /// # Errors
+    /// `Device`.
+    pub fn snapshot(&self) -> Result<Snapshot> {
+        Ok(Snapshot { ids: self.ids.clone(), pending: self.pending, recurrent: self.recurrent.save()? })
     }
 
     /// Goes back to a snapshot of this sequence (or of the one it was forked from).
     ///
     /// # Errors
-    /// `Invalid`, if the sequence does not start with the snapshot's tokens; nothing changes.
+    /// `Invalid`, if the sequence does not start with the snapshot's tokens; nothing changes. `Device`.
     pub fn restore(&mut self, snapshot: &Snapshot) -> Result<()> {
-        if !self.ids.starts_with(&snapshot.ids) || snapshot.recurrent.len() != self.recurrent.floats().len() {
+        if !self.ids.starts_with(&snapshot.ids) || snapshot.recurrent.len() != self.recurrent.len() {
             return Err(Error::invalid("the snapshot belongs to another sequence, or to one that was rewritten since"));
         }
-        self.recurrent.floats_mut().copy_from_slice(&snapshot.recurrent);
+        self.recurrent.load(&snapshot.recurrent)?;
         self.ids.truncate(snapshot.ids.len());
         self.pending = snapshot.pending;
         Ok(())
     }
 
     /// Empties the sequence and keeps its memory, for the next user of the slot.
-    pub fn reset(&mut self) {
+    ///
+    /// # Errors
+    /// `Device`; nothing changes.
+    pub fn reset(&mut self) -> Result<()> {
+        self.recurrent.clear()?;
         self.ids.clear();
         self.pending = 0;
-        self.recurrent.floats_mut().fill(0.0);
+        Ok(())
     }
 }

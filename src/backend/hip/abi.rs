@@ -105,6 +105,48 @@ const _: () = {
 };
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable)]
+pub struct HyperLowArgs {
+    pub low: u64_,
+    pub inject: u64_,
+    pub raw: u64_,
+    pub rows: u32_,
+    pub streams: u32_,
+    pub rank: u32_,
+    pub unused: u32_,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of HyperLowArgs"][::core::mem::size_of::<HyperLowArgs>() - 40usize];
+    ["Alignment of HyperLowArgs"][::core::mem::align_of::<HyperLowArgs>() - 8usize];
+    ["Offset of field: HyperLowArgs::low"][::core::mem::offset_of!(HyperLowArgs, low) - 0usize];
+    ["Offset of field: HyperLowArgs::inject"][::core::mem::offset_of!(HyperLowArgs, inject) - 8usize];
+    ["Offset of field: HyperLowArgs::raw"][::core::mem::offset_of!(HyperLowArgs, raw) - 16usize];
+    ["Offset of field: HyperLowArgs::rows"][::core::mem::offset_of!(HyperLowArgs, rows) - 24usize];
+    ["Offset of field: HyperLowArgs::streams"][::core::mem::offset_of!(HyperLowArgs, streams) - 28usize];
+    ["Offset of field: HyperLowArgs::rank"][::core::mem::offset_of!(HyperLowArgs, rank) - 32usize];
+    ["Offset of field: HyperLowArgs::unused"][::core::mem::offset_of!(HyperLowArgs, unused) - 36usize];
+};
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable)]
+pub struct HyperMixArgs {
+    pub x: u64_,
+    pub normed: u64_,
+    pub gate: u64_,
+    pub streams: u32_,
+    pub hidden: u32_,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of HyperMixArgs"][::core::mem::size_of::<HyperMixArgs>() - 32usize];
+    ["Alignment of HyperMixArgs"][::core::mem::align_of::<HyperMixArgs>() - 8usize];
+    ["Offset of field: HyperMixArgs::x"][::core::mem::offset_of!(HyperMixArgs, x) - 0usize];
+    ["Offset of field: HyperMixArgs::normed"][::core::mem::offset_of!(HyperMixArgs, normed) - 8usize];
+    ["Offset of field: HyperMixArgs::gate"][::core::mem::offset_of!(HyperMixArgs, gate) - 16usize];
+    ["Offset of field: HyperMixArgs::streams"][::core::mem::offset_of!(HyperMixArgs, streams) - 24usize];
+    ["Offset of field: HyperMixArgs::hidden"][::core::mem::offset_of!(HyperMixArgs, hidden) - 28usize];
+};
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable)]
 pub struct HeadNormRopeArgs {
     pub out: u64_,
     pub input: u64_,

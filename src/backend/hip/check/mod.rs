@@ -86,6 +86,12 @@ pub struct Report {
 }
 
 impl Report {
+    /// Without an outcome.
+    pub fn empty(context: &Context, pack: &Pack) -> Result<Report> {
+        let kernels = Kernels::load(context, pack)?;
+        let compiler = pack.manifest().compiler.clone();
+        Ok(Report { arch: kernels.arch().to_string(), compiler, outcomes: Vec::new() })
+    }
     /// Whether every case passed.
     pub fn passed(&self) -> bool {
         self.outcomes.iter().all(|outcome| outcome.passed)
