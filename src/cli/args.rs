@@ -45,6 +45,8 @@ pub enum Verb {
     Score(ScoreArgs),
     /// Describe a model: shape, parameters and bytes by group
     Inspect(InspectArgs),
+    /// Measure prompt and decode speed
+    Bench(Box<BenchArgs>),
     /// Say what stands between this machine and a GPU
     Doctor(DoctorArgs),
     /// Rewrite a model as one GGUF file
@@ -395,6 +397,57 @@ pub struct DoctorArgs {
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,
+}
+
+/// `hipfire bench`.
+#[derive(Debug, Args)]
+pub struct BenchArgs {
+    /// A model in no file, of random weights: released[:FORMAT of the experts] or small[:FORMAT]
+    #[arg(long, value_name = "GEOMETRY", conflicts_with = "model")]
+    pub synthetic: Option<String>,
+    /// Lengths of prompts: a list of numbers and ranges (512,1024-4096+1024,512-8192*2)
+    #[arg(short = 'p', long, default_value = "512", value_name = "N,…", value_parser = values::counts)]
+    pub n_prompt: values::Counts,
+    /// Lengths of answers
+    #[arg(short = 'n', long, default_value = "128", value_name = "N,…", value_parser = values::counts)]
+    pub n_gen: values::Counts,
+    /// Tokens in the context before either
+    #[arg(short = 'd', long, default_value = "0", value_name = "N,…", value_parser = values::counts)]
+    pub n_depth: values::Counts,
+    /// Repetitions behind one that warms up
+    #[arg(short = 'r', long, default_value = "5", value_name = "N", value_parser = values::positive_size)]
+    pub repetitions: usize,
+    /// The long-context protocol instead: cold prompts of these lengths, an answer each
+    #[arg(long, value_name = "N,…", value_parser = values::counts)]
+    pub cells: Option<values::Counts>,
+    /// Runs of each cell and seed
+    #[arg(long, default_value = "1", value_name = "N", requires = "cells", value_parser = values::positive_size)]
+    pub windows: usize,
+    /// What the cells' prompts are drawn from
+    #[arg(long, default_value = "1", value_name = "N,…", requires = "cells", value_parser = values::counts)]
+    pub seeds: values::Counts,
+    /// The most tokens of a cell's answer
+    #[arg(long, default_value = "1024", value_name = "N", requires = "cells", value_parser = values::positive_size)]
+    pub cell_answer: usize,
+    /// How the table is printed
+    #[arg(short = 'o', long, value_enum, default_value_t = BenchFormat::Md, value_name = "FORMAT")]
+    pub output: BenchFormat,
+    /// The model.
+    #[command(flatten)]
+    pub model: ModelArgs,
+}
+
+/// How a table of measurements is printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum BenchFormat {
+    /// A table for people.
+    Md,
+    /// Comma-separated values with a header.
+    Csv,
+    /// One JSON array.
+    Json,
+    /// A JSON object a line.
+    Jsonl,
 }
 
 /// `hipfire quantize`.

@@ -90,27 +90,31 @@ impl Ui {
         let _ = err.flush();
     }
 
-    /// Loads a model, with a bar on a terminal and a log line elsewhere.
-    pub fn load(&self, model: &ModelArgs) -> Result<Loaded> {
-        let started = Instant::now();
+    /// Runs something long, with a bar on a terminal; `work` says the share done, from 0 to 1.
+    pub fn with_bar<T>(&self, what: &'static str, work: impl FnOnce(&mut dyn FnMut(f32)) -> T) -> T {
         let bar = self.bars.then(|| {
             let style = ProgressStyle::with_template("{msg} {bar:30} {percent} %");
-            let bar = ProgressBar::new(LOAD_STEPS).with_message("loading the model");
+            let bar = ProgressBar::new(LOAD_STEPS).with_message(what);
             bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
             bar
         });
-        let loaded = Loaded::open(&model.load_options(), &mut |share| {
+        let done = work(&mut |share| {
             if let Some(bar) = &bar {
                 bar.set_position((share * LOAD_STEPS as f32) as u64);
             }
         });
-        match bar {
-            Some(bar) => bar.finish_and_clear(),
-            None => {
-                if let Ok(loaded) = &loaded {
-                    tracing::info!("loaded {} in {:.2} s", loaded.name, started.elapsed().as_secs_f64());
-                }
-            }
+        if let Some(bar) = bar {
+            bar.finish_and_clear();
+        }
+        done
+    }
+
+    /// Loads a model, with a bar on a terminal and a log line elsewhere.
+    pub fn load(&self, model: &ModelArgs) -> Result<Loaded> {
+        let started = Instant::now();
+        let loaded = self.with_bar("loading the model", |progress| Loaded::open(&model.load_options(), progress));
+        if let (false, Ok(loaded)) = (self.bars, &loaded) {
+            tracing::info!("loaded {} in {:.2} s", loaded.name, started.elapsed().as_secs_f64());
         }
         loaded
     }

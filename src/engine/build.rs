@@ -11,9 +11,11 @@ use serde::Serialize;
 use super::device::{self, Chosen};
 use super::load::{LoadOptions, MemoryLimit};
 use crate::arena::Arena;
+use crate::backend::hip::Gpu;
+use crate::device::Versions;
 use crate::error::{Error, Result};
 use crate::model::LanguageModel;
-use crate::model::load::{self, Plan};
+use crate::model::load::{self, Opened, Plan};
 use crate::weights::Source;
 
 /// Memory that a loaded model holds, in bytes.
@@ -37,6 +39,39 @@ pub struct Built {
     pub model: Box<dyn LanguageModel>,
     /// What it holds now.
     pub memory: MemoryProbe,
+    /// What it runs on.
+    pub placement: Placement,
+}
+
+/// What a model runs on.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Placement {
+    /// `cpu`, or the GPU's name.
+    pub device: String,
+    /// Of the CPU or the GPU.
+    pub arch: String,
+    /// Of the HIP library, or nothing.
+    pub driver: String,
+    /// What built the kernels, or nothing.
+    pub kernels: String,
+}
+
+impl Placement {
+    fn cpu(options: &LoadOptions) -> Placement {
+        let device = format!("cpu, {} threads", threads(options));
+        Placement { device, arch: std::env::consts::ARCH.into(), driver: String::new(), kernels: String::new() }
+    }
+    fn gpu(gpu: &Gpu) -> Placement {
+        let properties = gpu.context().properties();
+        let versions = gpu.context().library().versions();
+        let known = |version: Option<i32>| version.map_or("unknown".into(), Versions::text);
+        Placement {
+            device: properties.name.clone(),
+            arch: properties.arch.clone(),
+            driver: format!("{}, runtime {}", known(versions.driver), known(versions.runtime)),
+            kernels: gpu.compiler().into(),
+        }
+    }
 }
 
 /// Says what a model holds now; any thread may ask.
@@ -53,18 +88,23 @@ pub fn plan(source: &Source, options: &LoadOptions) -> Result<Plan> {
 
 /// Binds the weights and plans the memory; `progress` is called with the share done, from 0 to 1.
 pub fn build(source: &Source, options: &LoadOptions, progress: &mut dyn FnMut(f32)) -> Result<Built> {
-    let opened = load::open(source)?;
-    let weights = opened.checkpoint.bytes();
-    let (model, arena): (Box<dyn LanguageModel>, Arena) = match device::choose(options)? {
+    run(load::open(source)?, options, progress)
+}
+
+/// The same for a model that is opened already.
+pub fn run(opened: Opened, options: &LoadOptions, progress: &mut dyn FnMut(f32)) -> Result<Built> {
+    let weights = opened.bytes()?;
+    let (model, arena, placement): (Box<dyn LanguageModel>, Arena, Placement) = match device::choose(options)? {
         Chosen::Cpu => {
             let model = load::cpu(opened, &translate(options, load::DEFAULT_MAX_ROWS)?, progress)?;
             let arena = model.arena().clone();
-            (Box::new(model), arena)
+            (Box::new(model), arena, Placement::cpu(options))
         }
         Chosen::Gpu(gpu) => {
+            let placement = Placement::gpu(&gpu);
             let model = load::hip(opened, *gpu, &translate(options, load::DEFAULT_GPU_ROWS)?, progress)?;
             let arena = model.arena().clone();
-            (Box::new(model), arena)
+            (Box::new(model), arena, placement)
         }
     };
     let memory = move || {
@@ -77,7 +117,7 @@ pub fn build(source: &Source, options: &LoadOptions, progress: &mut dyn FnMut(f3
             peak_resident: proc_kib("/proc/self/status", "VmHWM:").unwrap_or_default() * 1024,
         }
     };
-    Ok(Built { model, memory: Arc::new(memory) })
+    Ok(Built { model, memory: Arc::new(memory), placement })
 }
 
 /// Threads to compute with: the user's choice, or one a core.

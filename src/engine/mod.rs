@@ -5,6 +5,7 @@
 //! stream ends with exactly one `Done` or `Failed`; dropping or cancelling it stops within one step.
 //! Not here: arithmetic (`model`, `backend`), the terminal (`cli`), the wire (`server`).
 
+pub mod bench;
 mod build;
 mod device;
 pub mod doctor;
@@ -33,7 +34,7 @@ use std::time::{Duration, Instant};
 use crate::error::{Error, Result};
 use crate::model::LanguageModel;
 pub use crate::model::load::Plan;
-pub use build::{Built, MemoryProbe, MemoryUse};
+pub use build::{Built, MemoryProbe, MemoryUse, Placement};
 pub use inspect::{Fact, Group, Summary};
 pub use kernels::{KernelEntry, KernelList, list_kernels};
 pub use load::{LoadOptions, Loaded, MemoryLimit, TextSide, describe, generation_config, memory_plan};

@@ -4,10 +4,11 @@
 //! Always true: the plan is made and checked before a weight is touched.
 //! Not here: what a step does (`forward`).
 
+use sha2::{Digest, Sha256};
 use tracing::info;
 
 use super::forward::Model;
-use super::names::{self, Group, Parameters};
+use super::names::{self, Parameters, Sizes, Synthetic};
 use super::{bind, config, config_gguf};
 pub use crate::arena::plan::Plan;
 use crate::arena::{Arena, vmm};
@@ -86,6 +87,45 @@ pub struct Opened {
     pub checkpoint: Checkpoint,
     /// The checked shape; `mtp_layers` says what the checkpoint holds.
     pub shape: Shape,
+    synthetic: Option<Synthetic>,
+}
+
+impl Opened {
+    /// A model that is in no file (see [`Synthetic::new`]).
+    ///
+    /// # Errors
+    /// `Invalid`, for a name that is not known.
+    pub fn synthetic(name: &str) -> Result<Opened> {
+        let synthetic = Synthetic::new(name)?;
+        let (checkpoint, shape) = (Checkpoint::nowhere(name), synthetic.shape().clone());
+        Ok(Opened { checkpoint, shape, synthetic: Some(synthetic) })
+    }
+
+    /// Bytes of all weights.
+    ///
+    /// # Errors
+    /// `Model`, if the names are of another architecture.
+    pub fn bytes(&self) -> Result<u64> {
+        let sizes = self.parameters()?.sizes();
+        Ok((sizes.dense + sizes.experts + sizes.mtp + sizes.table) as u64)
+    }
+
+    /// Hash of the names, shapes and types of all tensors: what tells two models apart without reading them.
+    pub fn fingerprint(&self) -> String {
+        let mut hash = Sha256::new();
+        for tensor in self.checkpoint.list() {
+            hash.update(format!("{} {:?} {}\n", tensor.name, tensor.shape, tensor.dtype));
+        }
+        hash.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    /// What answers for the weights.
+    fn parameters(&self) -> Result<Box<dyn Parameters + '_>> {
+        match &self.synthetic {
+            Some(synthetic) => Ok(Box::new(synthetic)),
+            None => names::of(&self.checkpoint, &self.shape),
+        }
+    }
 }
 
 /// Reads config.json and the weight files' headers, or those of a GGUF model, which say both.
@@ -109,7 +149,7 @@ pub fn open(source: &Source) -> Result<Opened> {
         info!(model = source.name(), "the config names an MTP head that the weight files do not have");
     }
     shape.mtp_layers = usize::from(has_head);
-    Ok(Opened { checkpoint, shape })
+    Ok(Opened { checkpoint, shape, synthetic: None })
 }
 
 /// Loads a model for the CPU. `progress` is called with the share done, from 0 to 1.
@@ -121,13 +161,12 @@ pub fn cpu(opened: Opened, options: &LoadOptions, progress: &mut dyn FnMut(f32))
     if options.memory_limit.is_some() {
         plan(&opened, options)?.check(|limit| largest_context(&opened, options, limit, &plan))?;
     }
-    let Opened { checkpoint, shape } = opened;
+    let shape = opened.shape.clone();
     let layout = state_layout(&shape, options)?;
     let backend_options = backend_options(&layout, options);
     let arena = Arena::host(options.kv_backend.unwrap_or(KvBackend::Vmm));
     let mut backend = Cpu::new(&shape, backend_options);
-    let parameters = names::of(&checkpoint, &shape)?;
-    let weights = bind::bind(&*parameters, &shape, &mut backend, options.mtp, progress)?;
+    let weights = bind::bind(&*opened.parameters()?, &shape, &mut backend, options.mtp, progress)?;
     Model::new(shape, weights, backend, arena, layout, backend_options.max_rows)
 }
 
@@ -142,20 +181,19 @@ pub fn hip(opened: Opened, gpu: Gpu, options: &LoadOptions, progress: &mut dyn F
     let arch = gpu.arch().to_string();
     let plan = |opened: &Opened, options: &LoadOptions| hip_plan(opened, options, &arch);
     plan(&opened, options)?.check(|limit| largest_context(&opened, options, limit, &plan))?;
-    let Opened { checkpoint, shape } = opened;
     let options = &gpu_defaults(options, &arch);
+    let shape = opened.shape.clone();
     let layout = state_layout(&shape, options)?;
     let hip_options = hip_options(&layout, options);
-    let opened = vmm::open(
+    let arena = vmm::open(
         gpu.context(),
         gpu.canary()?,
         vmm::Options { choice: options.kv_backend, ..vmm::Options::default() },
     )?;
     let mut backend = Hip::new(gpu, &shape, hip_options)?;
-    let parameters = names::of(&checkpoint, &shape)?;
-    let weights = bind::bind(&*parameters, &shape, &mut backend, options.mtp, progress)?;
+    let weights = bind::bind(&*opened.parameters()?, &shape, &mut backend, options.mtp, progress)?;
     backend.loaded()?;
-    Model::new(shape, weights, backend, opened.arena, layout, hip_options.max_rows)
+    Model::new(shape, weights, backend, arena.arena, layout, hip_options.max_rows)
 }
 
 /// What a GPU does where the user leaves it open.
@@ -214,11 +252,11 @@ pub fn plan(opened: &Opened, options: &LoadOptions) -> Result<Plan> {
     Ok(plan)
 }
 
-fn plan_weights(plan: &mut Plan, opened: &Opened, options: &LoadOptions) -> Result<WeightBytes> {
-    let weights = WeightBytes::of(&*names::of(&opened.checkpoint, &opened.shape)?, options.mtp);
+fn plan_weights(plan: &mut Plan, opened: &Opened, options: &LoadOptions) -> Result<Sizes> {
+    let weights = opened.parameters()?.sizes();
     plan.memory("dense weights", weights.dense);
     plan.memory("routed experts", weights.experts);
-    if weights.mtp > 0 {
+    if options.mtp && weights.mtp > 0 {
         plan.memory("MTP head", weights.mtp);
     }
     Ok(weights)
@@ -241,30 +279,6 @@ fn largest_context(
         if fits(middle * CONTEXT_STEP) { low = middle } else { high = middle - 1 }
     }
     (low > 0).then_some(low * CONTEXT_STEP)
-}
-
-/// Stored bytes by what happens to them.
-struct WeightBytes {
-    dense: usize,
-    experts: usize,
-    mtp: usize,
-    table: usize,
-}
-
-impl WeightBytes {
-    fn of(parameters: &dyn Parameters, mtp: bool) -> WeightBytes {
-        let mut bytes = WeightBytes { dense: 0, experts: 0, mtp: 0, table: 0 };
-        for tensor in parameters.checkpoint().list() {
-            match parameters.group(tensor.name) {
-                Group::Dense => bytes.dense += tensor.bytes,
-                Group::Experts => bytes.experts += tensor.bytes,
-                Group::Table => bytes.table += tensor.bytes,
-                Group::Mtp if mtp => bytes.mtp += tensor.bytes,
-                Group::Mtp | Group::Unused => {}
-            }
-        }
-        bytes
-    }
 }
 
 fn state_layout(shape: &Shape, options: &LoadOptions) -> Result<StateLayout> {

@@ -71,8 +71,13 @@ impl Checkpoint {
         if source.is_gguf() { gguf::open(source) } else { shards::open(source) }
     }
 
+    /// A checkpoint without tensors, of a model that is in no file.
+    pub fn nowhere(name: &str) -> Checkpoint {
+        Checkpoint { name: name.into(), files: Vec::new(), tensors: BTreeMap::new(), gguf: None }
+    }
+
     pub(super) fn empty(source: &Source) -> Checkpoint {
-        Checkpoint { name: source.name().into(), files: Vec::new(), tensors: BTreeMap::new(), gguf: None }
+        Checkpoint::nowhere(source.name())
     }
 
     /// Adds a file's tensors; a name that is there already is an error.

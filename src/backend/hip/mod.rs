@@ -48,6 +48,7 @@ use step::Step;
 pub struct Gpu {
     context: Context,
     kernels: Kernels,
+    compiler: String,
 }
 
 impl Gpu {
@@ -60,7 +61,8 @@ impl Gpu {
     }
     /// The same with a device that is in use already.
     pub fn of(context: &Context, pack: &Pack) -> Result<Gpu> {
-        Ok(Gpu { context: context.clone(), kernels: Kernels::load(context, pack)? })
+        let compiler = pack.manifest().compiler.clone();
+        Ok(Gpu { context: context.clone(), kernels: Kernels::load(context, pack)?, compiler })
     }
     /// The device.
     pub fn context(&self) -> &Context {
@@ -69,6 +71,10 @@ impl Gpu {
     /// Its architecture.
     pub fn arch(&self) -> &str {
         &self.context.properties().arch
+    }
+    /// What built its kernels.
+    pub fn compiler(&self) -> &str {
+        &self.compiler
     }
     /// What proves freshly mapped memory.
     pub fn canary(&self) -> Result<Arc<dyn Prove>> {
@@ -133,7 +139,7 @@ impl Hip {
     /// `Model` for a geometry that the kernels do not take, `InsufficientMemory`, `Device`.
     pub fn new(gpu: Gpu, shape: &Shape, options: HipOptions) -> Result<Hip> {
         options::check(shape)?;
-        let Gpu { context, kernels } = gpu;
+        let Gpu { context, kernels, .. } = gpu;
         let context = &context;
         let stream = Arc::new(Stream::new(context)?);
         let memory = DeviceMemory::new(context, Scratch::lay_out(0, shape, &options).bytes)?;

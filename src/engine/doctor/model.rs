@@ -16,7 +16,7 @@ use sha2::{Digest, Sha256};
 
 use crate::backend::hip::Gpu;
 use crate::backend::hip::check::{Class, Outcome};
-use crate::backend::{Backend, Observed, Observer};
+use crate::backend::{Observed, Observer};
 use crate::config::{KvMode, Shape};
 use crate::error::Result;
 use crate::model::load::{self, LoadOptions};
