@@ -1,5 +1,6 @@
 // Hyper-connections (spec 2.2): the write into the residual streams. The gated read out of them is hyper_gate.h.
 #include "abi.h"
+#include "activation.h"
 
 // wide[r][s][h] += inject[r][s] * y[r][h]; with `normed`, also the norm that the next read starts with:
 // normed[r][s][h] = wide[r][s][h] * rsqrt(mean_h(wide[r][s]^2) + eps) * weight[s][h]

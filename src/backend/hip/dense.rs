@@ -249,6 +249,7 @@ impl Hip {
                 low: s.low,
                 raw,
                 up: w.up.address,
+                scales: w.up.scales,
                 rows: rows as u32,
                 streams: streams as u32,
                 hidden: hidden as u32,

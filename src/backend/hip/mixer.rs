@@ -6,16 +6,21 @@
 //! Not here: what the kernels compute (`hip/gdn_*.hip`, `hip/ple.hip`).
 
 use super::Hip;
-use super::abi::{GdnConvArgs, GdnOutputArgs, GdnSlideArgs, GdnStepArgs, PleConvArgs, PleGateArgs, PleSlideArgs};
+use super::abi::{
+    GdnConvArgs, GdnOutputArgs, GdnScanArgs, GdnSlideArgs, GdnStepArgs, PleConvArgs, PleGateArgs, PleSlideArgs,
+};
 use super::memory::Cutter;
 use crate::backend::{Gdn, Ple};
-use crate::config::{Gate, HeadMap, Shape};
+use crate::config::{Gate, GdnShape, HeadMap, Shape};
 use crate::error::Result;
 
 /// Rows that a workgroup of the convolution takes from a long segment.
 const CONV_TILE: usize = 32;
 
-/// Scratch of a GDN mixer, rows of `rows`.
+/// Rows of a chunk of the scan; segments of more rows are cut into them.
+pub const SCAN_CHUNK: usize = 64;
+
+/// Scratch of a GDN mixer.
 #[derive(Debug, Clone, Copy)]
 pub struct GdnScratch {
     /// `[rows, channels]`
@@ -36,12 +41,25 @@ pub struct GdnScratch {
     strength: u64,
     /// `[rows, value_heads]`
     decay: u64,
+    /// `[chunks, key_heads, 3, 64 · key_dim]` F16, where long segments go in chunks
+    keys: u64,
+    /// `[chunks, value_heads, 2, 64, 64]` F16
+    pairs: u64,
+    /// `[chunks, value_heads, 2, 64]`
+    growth: u64,
+}
+
+/// Whether long segments go in chunks: the kernels have these sizes.
+fn scans(g: &GdnShape) -> bool {
+    g.key_dim == g.value_dim && matches!(g.key_dim, 64 | 128)
 }
 
 impl GdnScratch {
     /// For steps of up to `rows` rows.
     pub fn lay_out(cut: &mut Cutter, shape: &Shape, rows: usize) -> GdnScratch {
         let g = &shape.gdn;
+        // A step's segments end in part of a chunk each; only those of more than a chunk are cut.
+        let chunks = if scans(g) && rows > SCAN_CHUNK { 2 * rows.div_ceil(SCAN_CHUNK) } else { 0 };
         GdnScratch {
             qkv: cut.floats(rows * g.channels()),
             mixed: cut.floats(rows * g.channels()),
@@ -52,6 +70,9 @@ impl GdnScratch {
             a: cut.floats(rows * g.value_heads),
             strength: cut.floats(rows * g.value_heads),
             decay: cut.floats(rows * g.value_heads),
+            keys: cut.take(chunks * g.key_heads * 3 * SCAN_CHUNK * g.key_dim, 2),
+            pairs: cut.take(chunks * g.value_heads * 2 * SCAN_CHUNK * SCAN_CHUNK, 2),
+            growth: cut.floats(chunks * g.value_heads * 2 * SCAN_CHUNK),
         }
     }
 }
@@ -119,6 +140,7 @@ impl Hip {
             let slide = GdnSlideArgs { planes, segments, qkv: s.qkv, channels: g.channels() as u32, tile: tile as u32 };
             self.launch("gdn_slide", sequences * g.channels().div_ceil(1024), &slide)?;
         }
+        let limit = if scans(g) { SCAN_CHUNK } else { u32::MAX as usize };
         let recur = GdnStepArgs {
             out: s.out,
             planes,
@@ -131,7 +153,7 @@ impl Hip {
             key_dim: g.key_dim as u32,
             value_dim: g.value_dim as u32,
             rewind: self.options.rewind_rows as u32,
-            limit: u32::MAX,
+            limit: limit as u32,
             tiled: u32::from(g.head_map == HeadMap::Tiled),
             unused: 0,
         };
@@ -141,6 +163,9 @@ impl Hip {
             _ => "gdn_step_any",
         };
         self.launch(kernel, sequences * g.value_heads * g.value_dim.div_ceil(32), &recur)?;
+        if longest > limit {
+            self.scan(planes, segments, longest.div_ceil(SCAN_CHUNK))?;
+        }
         let output = GdnOutputArgs {
             out: s.normed,
             o: s.out,
@@ -163,6 +188,35 @@ impl Hip {
         };
         self.launch("gdn_output", (rows * g.value_heads).div_ceil(8), &output)?;
         self.products(s.normed, rows, &[(&w.out, y)])
+    }
+
+    /// Segments of more than a chunk, behind the launch that folds their pending rows in.
+    fn scan(&self, planes: u64, segments: u64, chunks: usize) -> Result<()> {
+        let (g, s, sequences) = (&self.shape.gdn, &self.scratch.gdn, self.step.segments.len());
+        let arguments = GdnScanArgs {
+            out: s.out,
+            planes,
+            segments,
+            mixed: s.mixed,
+            decay: s.decay,
+            strength: s.strength,
+            keys: s.keys,
+            pairs: s.pairs,
+            growth: s.growth,
+            chunks: chunks as u32,
+            key_heads: g.key_heads as u32,
+            value_heads: g.value_heads as u32,
+            key_dim: g.key_dim as u32,
+            value_dim: g.value_dim as u32,
+            limit: SCAN_CHUNK as u32,
+            tiled: u32::from(g.head_map == HeadMap::Tiled),
+            unused: 0,
+        };
+        self.launch("gdn_scan_pack", sequences * chunks * g.key_heads, &arguments)?;
+        let prepare = format!("gdn_scan_prepare_{}", g.key_dim);
+        self.launch(&prepare, sequences * chunks * g.value_heads, &arguments)?;
+        let scan = format!("gdn_scan_{}", g.key_dim);
+        self.launch(&scan, sequences * g.value_heads * (g.value_dim / 64), &arguments)
     }
 
     /// Spec 2.6; `layer` counts PLE layers.

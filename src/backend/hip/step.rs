@@ -9,6 +9,7 @@ use bytemuck::{Pod, cast_slice_mut};
 
 use super::abi::{GdnPlanes, GdnSegment, KvPlanes, PleSegment};
 use super::memory::Cutter;
+use super::mixer::SCAN_CHUNK;
 use crate::backend::{Rows, Segment};
 use crate::config::{Mixer, RopePrecision, Shape};
 use crate::device::{Context, DeviceMemory, PinnedMemory, Stream};
@@ -193,6 +194,7 @@ impl Step {
             fill.put(cos, table.0);
             fill.put(sin, table.1);
         }
+        let mut chunk = 0;
         for (i, (segment, sequence)) in rows.segments.iter().zip(sequences).enumerate() {
             fill.repeat(at.sequence + 4 * segment.first as u64, i as u32, segment.rows);
             for (cache, state) in sequence.kv.iter().enumerate() {
@@ -210,7 +212,8 @@ impl Step {
                 let [state, window, keys, values, decay, strength] = sequence.recurrent.gdn_addresses(layer);
                 fill.element(at.gdn(layer), i, GdnPlanes { state, window, keys, values, decay, strength });
             }
-            fill.element(at.gdn_segments, i, GdnSegment { first, rows: count, pending, unused: 0 });
+            fill.element(at.gdn_segments, i, GdnSegment { first, rows: count, pending, chunk });
+            chunk += if segment.rows > SCAN_CHUNK { segment.rows.div_ceil(SCAN_CHUNK) as u32 } else { 0 };
             for layer in 0..self.sizes.ple_layers {
                 let window = sequence.recurrent.ple_address(layer);
                 fill.element(at.ple(layer), i, PleSegment { window, first, rows: count, pending, unused: 0 });

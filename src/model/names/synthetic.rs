@@ -266,7 +266,8 @@ impl Random {
 const RELEASED: &str = include_str!("released.json");
 
 fn released() -> Result<serde_json::Value> {
-    serde_json::from_str(RELEASED).map_err(|error| Error::model(format!("the released configuration is damaged: {error}")))
+    serde_json::from_str(RELEASED)
+        .map_err(|error| Error::model(format!("the released configuration is damaged: {error}")))
 }
 
 /// The released head geometry and selection on a small width: long contexts in seconds.
