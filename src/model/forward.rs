@@ -143,6 +143,11 @@ impl<B: Backend> Model<B> {
         &self.arena
     }
 
+    /// What runs its operations.
+    pub fn backend(&self) -> &B {
+        &self.backend
+    }
+
     /// Whether the MTP head is loaded.
     pub fn has_mtp(&self) -> bool {
         self.weights.mtp.is_some()
