@@ -19,3 +19,4 @@
 #include "abi/sample.h"
 #include "abi/gdn.h"
 #include "abi/moe.h"
+#include "abi/hidden.h"

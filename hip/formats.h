@@ -79,7 +79,7 @@ struct Bf16Format : Consecutive<Bf16Format, 8> {
 
 // E4M3 with a scale for 128 x 128 elements; rows aligned to 16. A byte becomes an F16 of a 256th of its value, two at a
 // time: sign, exponent and mantissa in their F16 places, subnormals included (gfx11 has no conversion of its own, and
-// one path keeps the bits equal). NaN, 0x7f and 0xff, does not stand in weights and would decode to 480.
+// one path keeps the bits equal). NaN, 0x7f and 0xff, would decode to 480: the loader refuses it.
 struct Fp8Format : Consecutive<Fp8Format, 16> {
   enum { SCALED = 1 };
   struct Raw { u32x4 v; float scale; };
@@ -103,3 +103,13 @@ struct Fp8Format : Consecutive<Fp8Format, 16> {
 
 #include "formats_block32.h"
 #include "formats_block256.h"
+
+// A row of a matrix, and the scales of its blocks. A row behind the last is the last again.
+struct WeightRow { const u8* bytes; const float* scales; };
+template<class Format>
+DEV WeightRow weight_row(const void* matrix, const float* scales, u32 inputs, u32 output, u32 outputs, u32 offset) {
+  const u32 row = output < outputs ? output : outputs - 1;
+  WeightRow out = {global(static_cast<const u8*>(matrix)) + Format::row_bytes(inputs) * row, nullptr};
+  if constexpr (Format::SCALED != 0) out.scales = scale_row(global(scales), inputs, row + offset);
+  return out;
+}

@@ -5,10 +5,7 @@
 // Not here: where a lane's elements of a matrix tile lie (dialect/tile.h), decode (formats.h).
 #pragma once
 #include "abi.h"
-#include "dialect/tile.h"
-#include "formats.h"
-
-enum : u32 { DEPTH = 64, PITCH = DEPTH + 8 };  // 144 bytes: eight lanes' 16-byte accesses meet all banks once
+#include "stage.h"
 
 // ROWS x OUTPUTS of y a workgroup, RIGHT x DOWN waves of 16 * TALL x 16 * BROAD each.
 template<u32 DOWN_, u32 RIGHT_, u32 TALL_, u32 BROAD_> struct Shape {
@@ -22,16 +19,6 @@ template<class Shape> struct GemmLds {
   alignas(16) f16 x[Shape::ROWS][PITCH];
   alignas(16) f16 w[Shape::OUTPUTS][PITCH];
 };
-// Word by word: an array that is only ever copied as a whole stays in scratch.
-DEV void copy(u32x4& to, const u32x4& from) { UNROLL for (u32 i = 0; i < 4; i++) to.v[i] = from.v[i]; }
-DEV u32x4& sixteen_bytes(f16& first) { return reinterpret_cast<u32x4&>(first); }
-
-DEV u32 least(u32 a, u32 b) { return a < b ? a : b; }
-DEV u32 store_row(u32 t, u32 window, bool interleaved) {
-  // Two lanes a row and groups of two runs: rows 0, 1, 4, 5 and then 2, 3, 6, 7 store without meeting in a bank.
-  const u32 row = t / window;
-  return interleaved ? (row & ~6u) | (row & 2u) << 1 | (row & 4u) >> 1 : row;
-}
 
 // y[r][n] = sum_k w[n][k] * x[r][k]
 // w [outputs, inputs], x [rows, stride] with factors [rows] as gemm_rows leaves them, y [rows, outputs]
@@ -90,13 +77,7 @@ template<class Format, class Shape> DEV void gemm(const GemmArgs& a, GemmLds<Sha
     UNROLL for (u32 i = 0; i < X_LOADS; i++)
       copy(sixteen_bytes(lds.x[tid() / 8 + THREADS / 8 * i][tid() % 8 * 8]), next_x[i]);
     UNROLL for (u32 i = 0; i < W_LOADS; i++)
-      UNROLL for (u32 p = 0; p < GROUP / 8; p++) {
-        float v[8];
-        u32x4 rounded;
-        Format::part(next_w[i], group, p, v);
-        UNROLL for (u32 j = 0; j < 4; j++) rounded.v[j] = pack_f16(v[2 * j], v[2 * j + 1]);
-        copy(sixteen_bytes(lds.w[own + THREADS / WINDOW * i][Format::at(place, p)]), rounded);
-      }
+      stage<Format>(lds.w[own + THREADS / WINDOW * i], next_w[i], group, place);
     barrier();
     if (k + DEPTH < stride) load(k + DEPTH);
     UNROLL for (u32 s = 0; s < DEPTH; s += 16) {

@@ -1,7 +1,6 @@
-// Hyper-connections (spec 2.2): the write into the residual streams and the gated read out of them.
+// Hyper-connections (spec 2.2): the write into the residual streams. The gated read out of them is hyper_gate.h.
 #include "abi.h"
 #include "activation.h"
-#include "formats.h"
 
 // wide[r][s][h] += inject[r][s] * y[r][h]; with `normed`, also the norm that the next read starts with:
 // normed[r][s][h] = wide[r][s][h] * rsqrt(mean_h(wide[r][s]^2) + eps) * weight[s][h]
@@ -37,53 +36,33 @@ KERNEL(256, hyper_write, HyperWriteArgs) {
   }
 }
 
-// x[r][h] = 1/S * sum_s sigmoid(up[s*H + h] . silu(low[r] / S)) * normed[r][s][h]
-// inject[r][s] = 2 * sigmoid(raw[r][s] / S), if there is `raw`
-// up [S * H, rank]; grid ceil(hidden / 32), block 256; LDS 16 KiB; rows <= ROWS.
-// A wave owns four columns of all streams, so a row of `up` is read once for all activation rows.
-// Rounding. Oracle: backend/cpu/hyper.rs read (its part after `down`).
-enum { MAX_RANK = 512 };
-struct LowRank { float v[8][MAX_RANK]; };
-
-template<class Format, int ROWS> DEV void hyper_gate(const HyperGateArgs& a, LowRank& low) {
+// The read of many rows, around its product with `up`:
+//   low[r] = silu(low[r] / S),  inject[r][s] = 2 * sigmoid(raw[r][s] / S), if there is `raw`
+// grid (rows), block 256; LDS 0.
+// Ordered. Oracle: backend/cpu/hyper.rs read (its part between `down` and `up`).
+KERNEL(256, hyper_low, HyperLowArgs) {
   const float streams = static_cast<float>(a.streams);
-  for (u32 i = tid(); i < a.rows * a.rank; i += 256) low.v[i / a.rank][i % a.rank] = silu(a.low[i] / streams);
-  if (bidx() == 0 && a.raw != nullptr && tid() < a.rows * a.streams)
-    a.inject[tid()] = 2.f * sigmoid(a.raw[tid()] / streams);
-  barrier();
-  const u64 row_bytes = Format::row_bytes(a.rank);
-  const u8* up = static_cast<const u8*>(a.up);
-  for (u32 c = 0; c < 4; c++) {
-    const u32 column = (bidx() * 8 + wave()) * 4 + c;
-    if (column >= a.hidden) return;
-    float mixed[ROWS];
-    UNROLL for (int r = 0; r < ROWS; r++) mixed[r] = 0.f;
-    for (u32 s = 0; s < a.streams; s++) {
-      const u64 output = static_cast<u64>(s) * a.hidden + column;
-      float sum[ROWS];
-      UNROLL for (int r = 0; r < ROWS; r++) sum[r] = 0.f;
-      for (u32 group = lane(); group < a.rank / Format::GROUP; group += WAVE) {
-        float w[Format::GROUP];
-        Format::decode(up + row_bytes * output, group, w);
-        UNROLL for (int r = 0; r < ROWS; r++)
-          UNROLL for (int i = 0; i < Format::GROUP; i++)
-            sum[r] = fma_(w[i], low.v[static_cast<u32>(r) < a.rows ? r : 0][group * Format::GROUP + i], sum[r]);
-      }
-      UNROLL for (int r = 0; r < ROWS; r++) {
-        const float gate = sigmoid(wave_sum(sum[r]));
-        const u64 row = static_cast<u32>(r) < a.rows ? r : 0;
-        mixed[r] = fma_(gate, a.normed[row * a.streams * a.hidden + output], mixed[r]);
-      }
-    }
-    UNROLL for (int r = 0; r < ROWS; r++)
-      if (lane() == 0 && static_cast<u32>(r) < a.rows) a.x[static_cast<u64>(r) * a.hidden + column] = mixed[r] / streams;
-  }
+  float* low = a.low + static_cast<u64>(bidx()) * a.rank;
+  for (u32 i = tid(); i < a.rank; i += 256) low[i] = silu(low[i] / streams);
+  const u64 at = static_cast<u64>(bidx()) * a.streams + tid();
+  if (a.raw != nullptr && tid() < a.streams) a.inject[at] = 2.f * sigmoid(a.raw[at] / streams);
 }
 
-#define HYPER_GATE(format, Format, ROWS)                          \
-  KERNEL(256, hyper_gate_##format##_r##ROWS, HyperGateArgs) {     \
-    LDS(LowRank, low);                                            \
-    hyper_gate<Format, ROWS>(a, low);                             \
+// x[r][h] = 1/S * sum_s sigmoid(gate[r][s][h]) * normed[r][s][h]
+// grid rows * ceil(hidden / 1024), block 256: a thread four columns of a row; LDS 0; pointers aligned to 16.
+// Ordered: streams in their order. Oracle: backend/cpu/hyper.rs read (its part behind `up`).
+KERNEL(256, hyper_mix, HyperMixArgs) {
+  const u32 parts = (a.hidden + 1023) / 1024;
+  const u32 column = (bidx() % parts * 256 + tid()) * 4;
+  if (column >= a.hidden) return;
+  const u64 row = bidx() / parts;
+  f32x4 sum = {{0.f, 0.f, 0.f, 0.f}};
+  for (u32 s = 0; s < a.streams; s++) {
+    const u64 at = (row * a.streams + s) * a.hidden + column;
+    const f32x4 gate = *reinterpret_cast<const f32x4*>(a.gate + at);
+    const f32x4 normed = *reinterpret_cast<const f32x4*>(a.normed + at);
+    UNROLL for (int i = 0; i < 4; i++) sum.v[i] = fma_(sigmoid(gate.v[i]), normed.v[i], sum.v[i]);
   }
-HYPER_GATE(bf16, Bf16Format, 1)
-HYPER_GATE(bf16, Bf16Format, 8)
+  UNROLL for (int i = 0; i < 4; i++) sum.v[i] /= static_cast<float>(a.streams);
+  *reinterpret_cast<f32x4*>(a.x + row * a.hidden + column) = sum;
+}

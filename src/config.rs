@@ -279,6 +279,17 @@ pub enum AttentionMode {
     Dense,
 }
 
+/// Where the model runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Device {
+    /// The best there is.
+    Auto,
+    /// The host.
+    Cpu,
+    /// A GPU, by HIP's number.
+    Hip(usize),
+}
+
 /// Precision of the rotary table (spec 2.0: the reference rounds cos and sin to the activation type).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RopePrecision {

@@ -265,6 +265,28 @@ fn fp8_experts_without_scales_are_refused() {
 }
 
 #[test]
+fn fp8_experts_with_a_nan_are_refused_by_the_name_of_their_tensor() {
+    let base = Recipe { grid: Grid::Fp8, ..Recipe::tiny() }.set("hidden_size", 256).set("moe_intermediate_size", 128);
+    let prefix = "model.language_model.layers.0.mlp.";
+    for (expert_layout, name) in
+        [(ExpertLayout::Separate, "experts.5.up_proj.weight"), (ExpertLayout::Packed, "experts.down_proj")]
+    {
+        let recipe = Recipe { expert_layout, scales: Format::F32, ..base.clone() }.formats(Format::F8E4m3);
+        let folder = recipe.write_temporary();
+        let path = folder.path().join("model.safetensors");
+        let mut bytes = fs::read(&path).unwrap();
+        let stored = open(folder.path()).get(&format!("{prefix}{name}")).unwrap().unwrap();
+        let at = bytes.windows(stored.data.len()).position(|part| part == &stored.data[..]).unwrap();
+        bytes[at + 1000] = 0x7f;
+        drop(stored);
+        fs::write(&path, bytes).unwrap();
+        let found = Experts::load(&open(folder.path()), prefix, &moe(&recipe), 256);
+        let sentence = found.err().expect("should be refused").to_string();
+        assert!(sentence.contains(&format!("'{prefix}{name}'")) && sentence.contains("element 1000"), "{sentence}");
+    }
+}
+
+#[test]
 fn an_fp8_block_of_a_packed_tensor_may_lie_across_gate_and_up() {
     // 320 rows, 160 of gate and 160 of up, in blocks of 128, 128 and 64: up starts inside the second.
     let (name, shape) = ("experts.gate_up_proj", [2, 320, 256]);

@@ -272,7 +272,7 @@ fn forks_rewinds_and_snapshots_equal_a_fresh_run() {
         for start in [1, 9, 14, 15] {
             let mut sequence = model.new_sequence().unwrap();
             feed(&mut model, &mut sequence, &ids[..start]);
-            let snapshot = sequence.snapshot();
+            let snapshot = sequence.snapshot().unwrap();
             let drafts: Vec<u32> = ids[start..start + kept].iter().copied().chain([7; 4]).take(4).collect();
             feed(&mut model, &mut sequence, &drafts);
             let mut fork = sequence.fork().unwrap();
@@ -306,6 +306,6 @@ fn a_rewind_that_cannot_be_had_says_so_and_changes_nothing() {
     let message = sequence.rewind(1).unwrap_err().to_string();
     assert!(message.contains("cannot take back 1"), "{message}");
     assert!(state_of(&model, &sequence) == before);
-    let other = model.new_sequence().unwrap().snapshot();
+    let other = model.new_sequence().unwrap().snapshot().unwrap();
     assert!(sequence.restore(&other).is_ok(), "the empty snapshot is a prefix of every sequence");
 }

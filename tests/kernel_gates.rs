@@ -12,12 +12,15 @@ use hipfire::weights::Format;
 /// Kernels by name (`*` stands for a number, `@` for a storage format), bytes of the argument struct, and the most VGPRs
 /// and LDS bytes allowed.
 /// 96 registers leave 16 waves a SIMD, 120 leave 12, 240 leave 6 (HARDWARE.md).
-const CEILINGS: [(&str, usize, u32, u32); 42] = [
+const CEILINGS: &[(&str, usize, u32, u32)] = &[
     ("canary", size_of::<abi::CanaryArgs>(), 96, 0),
     ("copy_rows_f32", size_of::<abi::CopyRowsArgs>(), 96, 0),
     ("embed_@", size_of::<abi::EmbedArgs>(), 96, 0),
     ("gdn_conv", size_of::<abi::GdnConvArgs>(), 96, 0),
     ("gdn_output", size_of::<abi::GdnOutputArgs>(), 96, 0),
+    ("gdn_scan_*", size_of::<abi::GdnScanArgs>(), 256, 0),
+    ("gdn_scan_pack", size_of::<abi::GdnScanArgs>(), 96, 17 << 10),
+    ("gdn_scan_prepare_*", size_of::<abi::GdnScanArgs>(), 240, 17 << 10),
     ("gdn_slide", size_of::<abi::GdnSlideArgs>(), 96, 0),
     ("gdn_step_*", size_of::<abi::GdnStepArgs>(), 168, 12 << 10),
     ("gdn_step_any", size_of::<abi::GdnStepArgs>(), 256, 12 << 10),
@@ -28,10 +31,22 @@ const CEILINGS: [(&str, usize, u32, u32); 42] = [
     ("gemv_@_r*", size_of::<abi::GemvArgs>(), 144, 1 << 10),
     ("grouped_norm", size_of::<abi::GroupedNormArgs>(), 96, 32),
     ("head_norm_rope", size_of::<abi::HeadNormRopeArgs>(), 96, 0),
-    ("hyper_gate_bf16_r*", size_of::<abi::HyperGateArgs>(), 96, 16 << 10),
+    ("hidden_keep", size_of::<abi::HiddenArgs>(), 96, 0),
+    ("hidden_load", size_of::<abi::HiddenArgs>(), 96, 0),
+    ("hyper_gate_@_r1", size_of::<abi::HyperGateArgs>(), 144, 18 << 10),
+    ("hyper_gate_@_r8", size_of::<abi::HyperGateArgs>(), 216, 18 << 10),
+    ("hyper_low", size_of::<abi::HyperLowArgs>(), 96, 0),
+    ("hyper_mix", size_of::<abi::HyperMixArgs>(), 96, 0),
     ("hyper_write", size_of::<abi::HyperWriteArgs>(), 96, 32),
-    ("moe_down_bf16_r*", size_of::<abi::MoeDownArgs>(), 120, 5 << 10),
-    ("moe_gate_up_bf16_r*", size_of::<abi::MoeGateUpArgs>(), 120, 0),
+    ("moe_combine", size_of::<abi::MoeCombineArgs>(), 96, 0),
+    // Eight rows of a format with blocks of 256 keep the bytes of two matrices beside 32 sums.
+    ("moe_down_@_r1", size_of::<abi::MoeDownArgs>(), 120, 5 << 10),
+    ("moe_down_@_r8", size_of::<abi::MoeDownArgs>(), 168, 5 << 10),
+    ("moe_gate_up_@_r1", size_of::<abi::MoeGateUpArgs>(), 144, 0),
+    ("moe_gate_up_@_r8", size_of::<abi::MoeGateUpArgs>(), 240, 0),
+    // LDS leaves four waves a SIMD: registers up to 256 cost none.
+    ("moe_gemm_down_@", size_of::<abi::MoeGemmDownArgs>(), 240, 46 << 10),
+    ("moe_gemm_gate_up_@", size_of::<abi::MoeGemmGateUpArgs>(), 240, 46 << 10),
     ("moe_lists", size_of::<abi::MoeListsArgs>(), 96, 33 << 10),
     ("moe_route", size_of::<abi::MoeRouteArgs>(), 96, 17 << 10),
     ("ple_conv", size_of::<abi::PleConvArgs>(), 96, 0),

@@ -71,7 +71,7 @@ fn a_failure_at_any_value_of_a_round_leaves_the_sequence_as_it_was_or_refusing_u
     // Coprime to the values of a layer, so that every kind of value is met.
     for fail_at in (1..).step_by(7) {
         let mut victim = sequence.fork().unwrap();
-        let snapshot = victim.snapshot();
+        let snapshot = victim.snapshot().unwrap();
         let left = Arc::new(AtomicUsize::new(fail_at));
         model.set_observers(Some(fuse(&left)), None);
         let round = catch_unwind(AssertUnwindSafe(|| -> Result<()> {
@@ -157,7 +157,7 @@ fn what_cannot_be_drafted_says_why() {
     says(drafts(&mut model, &mut sequence, 1).err().unwrap(), "does not follow");
     // Without a head that follows, a sequence still works, and its next user has one again.
     model.forward(&mut [Feed { sequence: &mut sequence, ids: &prompt(18) }]).unwrap();
-    sequence.reset();
+    sequence.reset().unwrap();
     model.forward(&mut [Feed { sequence: &mut sequence, ids: &prompt(18) }]).unwrap();
     drafts(&mut model, &mut sequence, 2).unwrap();
     let mut headless = golden::model("tiny", &LoadOptions { rewind_rows: 4, ..LoadOptions::default() });

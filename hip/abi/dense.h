@@ -40,10 +40,28 @@ struct HyperGateArgs {
   PTR(const float) low;              // [rows, rank], products with `down`
   PTR(const float) raw;              // [rows, streams], products with the injection matrix; null: a final mixer
   PTR(const void)  up;               // [streams * hidden, rank] in the kernel's format
+  PTR(const float) scales;           // of fp8, [ceil(streams * hidden / 128), ceil(rank / 128)]; else null
   u32              rows;             // 1 to 8
   u32              streams;          // 1 to 4
+  u32              hidden;
+  u32              rank;             // a multiple of the format's group, at most 512
+};
+
+struct HyperLowArgs {
+  PTR(float)       low;              // [rows, rank], products with `down`; updated
+  PTR(float)       inject;           // [rows, streams]
+  PTR(const float) raw;              // [rows, streams], products with the injection matrix; null: a final mixer
+  u32              rows;
+  u32              streams;
+  u32              rank;
+  u32              unused;
+};
+struct HyperMixArgs {
+  PTR(float)       x;                // [rows, hidden]
+  PTR(const float) normed;           // [rows, streams, hidden]
+  PTR(const float) gate;             // [rows, streams, hidden], products with `up`
+  u32              streams;          // 1 to 4
   u32              hidden;           // a multiple of 4
-  u32              rank;             // a multiple of 8, at most 512
 };
 
 // ---- rope.hip --------------------------------------------------------------------------------------------------

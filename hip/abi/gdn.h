@@ -16,7 +16,7 @@ struct GdnSegment {
   u32              first;            // its first row of the step
   u32              rows;
   u32              pending;          // rows of earlier steps that are kept but not folded in
-  u32              unused;
+  u32              chunk;            // its first chunk in gdn_scan's workspace
 };
 
 // ---- gdn_conv.hip ----------------------------------------------------------------------------------------------
@@ -64,6 +64,27 @@ struct GdnStepArgs {
   u32              rewind;
   u32              limit;            // segments of more rows are gdn_scan's
   u32              tiled;            // value head h uses key head h % key_heads; 0: h / (value_heads / key_heads)
+  u32              unused;
+};
+
+// ---- gdn_scan.hip ----------------------------------------------------------------------------------------------
+struct GdnScanArgs {
+  PTR(float)       out;              // [rows, value_heads, value_dim]
+  PTR(const GdnPlanes) planes;       // [sequences]
+  PTR(const GdnSegment) segments;    // [sequences]
+  PTR(const float) mixed;            // [rows, channels]
+  PTR(const float) decay;            // [rows, value_heads]
+  PTR(const float) strength;         // [rows, value_heads]
+  PTR(f16)         keys;             // workspace [chunks, key_heads, 3, 64 * key_dim]: K, Q, K transposed
+  PTR(f16)         pairs;            // workspace [chunks, value_heads, 2, 64, 64]: inverse, products of Q and K
+  PTR(float)       growth;           // workspace [chunks, value_heads, 2, 64]: decay from the start, to the end
+  u32              chunks;           // of the longest segment
+  u32              key_heads;
+  u32              value_heads;
+  u32              key_dim;          // 64 or 128
+  u32              value_dim;        // the same
+  u32              limit;            // segments of at most this many rows are gdn_step's
+  u32              tiled;
   u32              unused;
 };
 

@@ -4,9 +4,14 @@
 // ---- moe_*.hip: tables -----------------------------------------------------------------------------------------
 // Where one expert's matrices lie, in device memory or in pinned host memory that the device reads.
 struct MoeExpert {
-  PTR(const void)  gate;             // [inner, hidden] in the kernel's format, rows aligned to 16
+  PTR(const void)  gate;             // [inner, hidden] in the kernel's format
   PTR(const void)  up;               // [inner, hidden]
   PTR(const void)  down;             // [hidden, inner]
+  PTR(const float) gate_scales;      // of fp8, [ceil(inner / 128), ceil(hidden / 128)]; else null
+  PTR(const float) up_scales;        // the same, of a matrix that starts `up_offset` rows before `up`
+  PTR(const float) down_scales;      // of fp8, [ceil(hidden / 128), ceil(inner / 128)]
+  u32              up_offset;        // even
+  u32              unused;
 };
 // An expert and the rows of a step of at most eight that chose it.
 struct MoeGroup {
@@ -77,4 +82,43 @@ struct MoeDownArgs {
   u32              shared_inner;     // 0: no shared expert; else as `inner`
   u32              scale_stride;
   u32              add;              // 1: y keeps what it had, as the first term
+};
+
+// ---- moe_gemm*.hip ---------------------------------------------------------------------------------------------
+// Tiles of at most 64 entries. With `tiles` null: the `count` rows are entries of one `expert`, as the shared one's are.
+struct MoeGemmGateUpArgs {
+  PTR(f16)         hidden;           // [entries, inner rounded up to a multiple of 64], a sixteenth; zeros from `inner` on
+  PTR(const f16)   x;                // [rows, inputs rounded up to a multiple of 64], zeros from `inputs` on
+  PTR(const float) factors;          // [rows]: x stands for itself times its row's factor
+  PTR(const MoeExpert) experts;
+  PTR(const u32)   entries;          // pairs (row * top_k + slot) in the order of `tiles`; null with them
+  PTR(const MoeTile) tiles;
+  u32              count;
+  u32              expert;
+  u32              top_k;
+  u32              inputs;           // a multiple of 8 and of the format's group
+  u32              inner;            // a multiple of 8
+  u32              unused;
+};
+struct MoeGemmDownArgs {
+  PTR(f16)         parts;            // [pairs, outputs], a sixteenth
+  PTR(const f16)   hidden;           // as above
+  PTR(const MoeExpert) experts;
+  PTR(const u32)   entries;          // as above
+  PTR(const MoeTile) tiles;
+  u32              count;
+  u32              expert;
+  u32              outputs;          // a multiple of 8
+  u32              inner;            // a multiple of 8 and of the format's group
+};
+struct MoeCombineArgs {
+  PTR(float)       y;                // [rows, width]
+  PTR(const f16)   parts;            // [rows, top_k, width], a sixteenth
+  PTR(const f16)   shared;           // [rows, width], a sixteenth; null: no shared expert
+  PTR(const float) weights;          // [rows, top_k]
+  PTR(const float) scale;            // the shared expert's product of row r at r * scale_stride, before the sigmoid
+  u32              rows;
+  u32              top_k;
+  u32              width;            // a multiple of 8
+  u32              scale_stride;
 };

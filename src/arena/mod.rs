@@ -181,6 +181,43 @@ impl Range {
         self.mapping.bytes_mut()
     }
 
+    /// Copies usable bytes from `at` on to the host, wherever they lie, after everything that may still write them.
+    ///
+    /// # Errors
+    /// `Invalid` beyond the committed prefix, `Device` if the device failed; the same for the three below.
+    pub fn read(&self, at: usize, out: &mut [u8]) -> Result<()> {
+        self.usable(at, out.len())?;
+        self.mapping.read(at, out)
+    }
+    /// Overwrites usable bytes from `at` on.
+    pub fn write(&mut self, at: usize, from: &[u8]) -> Result<()> {
+        self.usable(at, from.len())?;
+        self.mapping.write(at, from)
+    }
+    /// Makes the first `count` bytes those of another range of the same arena.
+    pub fn copy_from(&mut self, from: &Range, count: usize) -> Result<()> {
+        self.usable(0, count)?;
+        from.usable(0, count)?;
+        self.mapping.copy_from(&*from.mapping, count)
+    }
+    /// Zeroes the first `count` bytes.
+    pub fn zero(&mut self, count: usize) -> Result<()> {
+        self.usable(0, count)?;
+        self.mapping.zero(count)
+    }
+
+    fn usable(&self, at: usize, count: usize) -> Result<()> {
+        match at.checked_add(count) {
+            Some(end) if end <= self.committed => Ok(()),
+            _ => Err(Error::invalid(format!(
+                "bytes {at} to {} of '{}' were asked for and {} are usable",
+                at.saturating_add(count),
+                self.label,
+                self.committed
+            ))),
+        }
+    }
+
     /// Charges the growth to `bytes` without mapping anything.
     fn charge(&mut self, bytes: usize) -> Result<()> {
         let Range { label, reserved, committed, .. } = self;

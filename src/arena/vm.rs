@@ -54,4 +54,25 @@ pub trait Mapping: Send + Sync {
     fn bytes_mut(&mut self) -> &mut [u8] {
         &mut []
     }
+
+    /// Copies accessible bytes from `at` on to the host, after everything that may still write them.
+    fn read(&self, at: usize, out: &mut [u8]) -> Result<()> {
+        out.copy_from_slice(&self.bytes()[at..at + out.len()]);
+        Ok(())
+    }
+    /// Overwrites accessible bytes from `at` on.
+    fn write(&mut self, at: usize, from: &[u8]) -> Result<()> {
+        self.bytes_mut()[at..at + from.len()].copy_from_slice(from);
+        Ok(())
+    }
+    /// Makes the first `count` accessible bytes those of another mapping of the same provider.
+    fn copy_from(&mut self, from: &dyn Mapping, count: usize) -> Result<()> {
+        self.bytes_mut()[..count].copy_from_slice(&from.bytes()[..count]);
+        Ok(())
+    }
+    /// Zeroes the first `count` accessible bytes.
+    fn zero(&mut self, count: usize) -> Result<()> {
+        self.bytes_mut()[..count].fill(0);
+        Ok(())
+    }
 }

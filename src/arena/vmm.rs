@@ -117,6 +117,22 @@ impl Shared {
         span.fill(&self.stream, 0)?;
         self.stream.synchronize()
     }
+
+    fn read(&self, span: DeviceSpan<'_>, out: &mut [u8]) -> Result<()> {
+        self.context.synchronize()?;
+        span.download(&self.stream, out)
+    }
+
+    fn write(&self, span: DeviceSpan<'_>, from: &[u8]) -> Result<()> {
+        self.context.synchronize()?;
+        span.upload(&self.stream, from)
+    }
+
+    fn copy(&self, to: DeviceSpan<'_>, from: DeviceSpan<'_>) -> Result<()> {
+        self.context.synchronize()?;
+        to.copy_from(&self.stream, from)?;
+        self.stream.synchronize()
+    }
 }
 
 /// How ranges are cut.
@@ -165,7 +181,7 @@ impl VirtualMemory for DeviceVirtualMemory {
     fn allocate(&self, bytes: usize) -> Result<Box<dyn Mapping>> {
         let memory = DeviceMemory::new(&self.shared.context, bytes)?;
         self.shared.zero(memory.span())?;
-        Ok(Box::new(Allocated { base: memory.address(), bytes, memory: Some(memory) }))
+        Ok(Box::new(Allocated { shared: self.shared.clone(), base: memory.address(), bytes, memory: Some(memory) }))
     }
 
     fn recycles_allocations(&self) -> bool {
@@ -230,6 +246,31 @@ impl Mapping for Reserved {
         self.proven = self.proven.min(piece.start);
         self.range.give_back()
     }
+
+    fn read(&self, at: usize, out: &mut [u8]) -> Result<()> {
+        self.shared.read(self.span()?.part(at..at + out.len())?, out)
+    }
+
+    fn write(&mut self, at: usize, from: &[u8]) -> Result<()> {
+        self.shared.write(self.span()?.part(at..at + from.len())?, from)
+    }
+
+    fn copy_from(&mut self, from: &dyn Mapping, count: usize) -> Result<()> {
+        // SAFETY: the arena checked that `count` bytes of the other mapping, which is borrowed, are accessible.
+        let from = unsafe { DeviceSpan::from_raw(from.base(), count) };
+        self.shared.copy(self.span()?.part(0..count)?, from)
+    }
+
+    fn zero(&mut self, count: usize) -> Result<()> {
+        self.shared.context.synchronize()?;
+        self.shared.zero(self.span()?.part(0..count)?)
+    }
+}
+
+impl Reserved {
+    fn span(&self) -> Result<DeviceSpan<'_>> {
+        Ok(self.range.span())
+    }
 }
 
 impl Drop for Reserved {
@@ -240,6 +281,7 @@ impl Drop for Reserved {
 
 /// Memory in one piece.
 struct Allocated {
+    shared: Arc<Shared>,
     base: u64,
     bytes: usize,
     memory: Option<DeviceMemory>,
@@ -260,6 +302,32 @@ impl Mapping for Allocated {
     }
     fn unmap(&mut self, _: Range<usize>) -> Result<bool> {
         self.memory.take().map_or(Ok(()), DeviceMemory::free).map(|()| false)
+    }
+
+    fn read(&self, at: usize, out: &mut [u8]) -> Result<()> {
+        self.shared.read(self.span()?.part(at..at + out.len())?, out)
+    }
+
+    fn write(&mut self, at: usize, from: &[u8]) -> Result<()> {
+        self.shared.write(self.span()?.part(at..at + from.len())?, from)
+    }
+
+    fn copy_from(&mut self, from: &dyn Mapping, count: usize) -> Result<()> {
+        // SAFETY: the arena checked that `count` bytes of the other mapping, which is borrowed, are accessible.
+        let from = unsafe { DeviceSpan::from_raw(from.base(), count) };
+        self.shared.copy(self.span()?.part(0..count)?, from)
+    }
+
+    fn zero(&mut self, count: usize) -> Result<()> {
+        self.shared.context.synchronize()?;
+        self.shared.zero(self.span()?.part(0..count)?)
+    }
+}
+
+impl Allocated {
+    fn span(&self) -> Result<DeviceSpan<'_>> {
+        let given_back = || Error::invalid("memory was used after it was given back");
+        Ok(self.memory.as_ref().ok_or_else(given_back)?.span())
     }
 }
 

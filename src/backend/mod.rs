@@ -186,6 +186,26 @@ pub enum Observed<'a> {
 /// Receives every intermediate value with its name (`layer3.attn`).
 pub type Observer = Box<dyn FnMut(&str, Observed<'_>) + Send>;
 
+/// A sequence of operations that a step runs as a whole. A device may record it and replay it for other steps of as many
+/// rows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Program {
+    /// The decoder layers.
+    Trunk,
+    /// The MTP head's layer behind the trunk's rows.
+    Mtp,
+    /// The same behind rows that the sequences kept.
+    MtpKept,
+    /// The same behind the head's own rows.
+    MtpChain,
+    /// Final mixer and output head of the trunk.
+    Logits,
+    /// The same of the MTP head.
+    MtpLogits,
+    /// The same over the draft vocabulary.
+    DraftLogits,
+}
+
 /// What runs a model's operations.
 ///
 /// Buffers hold F32 rows `[rows, width]`; `x`, `y` are `[rows, H]`, `wide` is `[rows, D]` with stream s at columns
@@ -200,23 +220,32 @@ pub trait Backend: Send {
     /// Activation rows.
     type Buffer: Send;
 
+    /// Moves to the calling thread, which runs all operations from now on.
+    fn adopt(&mut self) -> Result<()> {
+        Ok(())
+    }
     /// Takes a weight matrix over, in its stored format.
     fn matrix(&mut self, matrix: Matrix) -> Result<Self::Matrix>;
-    /// Takes a layer's routed experts over.
-    fn experts(&mut self, experts: Vec<Expert>) -> Result<Self::Experts>;
+    /// Takes a layer's routed experts over. `shared` is gate, up and down of the expert that runs beside them.
+    fn experts(&mut self, experts: Vec<Expert>, shared: [&Self::Matrix; 3]) -> Result<Self::Experts>;
     /// Takes a small parameter over.
     fn vector(&mut self, values: Vec<f32>) -> Result<Self::Vector>;
     /// A buffer of `rows` rows: only while loading.
     fn buffer(&mut self, rows: usize, width: usize) -> Result<Self::Buffer>;
 
-    /// Starts a step. The operations until the next `begin` work on these rows.
-    fn begin(&mut self, rows: &Rows) -> Result<()>;
+    /// Starts a step. The operations until the next `begin` work on these rows of these sequences.
+    fn begin(&mut self, rows: &Rows, sequences: &[&mut Sequence]) -> Result<()>;
+    /// Names the rows that `gather` and `mtp_fuse` read.
+    fn choose(&mut self, rows: &[usize]) -> Result<()>;
+    /// Runs the operations that `work` asks for. They take their data from what was uploaded, begun and chosen before, so
+    /// that a device may have run `program` for as many rows and not call `work` again.
+    fn run(&mut self, program: Program, work: &mut dyn FnMut(&mut Self) -> Result<()>) -> Result<()>;
     /// Copies host rows to the front of a buffer.
     fn upload(&mut self, values: &[f32], to: &mut Self::Buffer) -> Result<()>;
     /// Waits for the step and copies rows of `width` values to the host.
     fn download(&mut self, from: &Self::Buffer, rows: Range<usize>, width: usize, into: &mut [f32]) -> Result<()>;
-    /// Copies the named rows of `width` values to the front of another buffer.
-    fn gather(&mut self, from: &Self::Buffer, rows: &[usize], width: usize, to: &mut Self::Buffer) -> Result<()>;
+    /// Copies the chosen rows of `width` values to the front of another buffer.
+    fn gather(&mut self, from: &Self::Buffer, width: usize, to: &mut Self::Buffer) -> Result<()>;
 
     /// The step's token embeddings, repeated in every stream: `wide = [e, e, …]`.
     fn embed(&mut self, table: &Self::Matrix, wide: &mut Self::Buffer) -> Result<()>;
@@ -279,13 +308,13 @@ pub trait Backend: Send {
     /// Copies the kept row of each row's position out of its sequence's ring: row r of `to` belongs to the step's row r.
     fn load_hidden(&mut self, sequences: &[&mut Sequence], to: &mut Self::Buffer) -> Result<()>;
     /// Spec 4.2: `out_s = hidden · norm(wide)_s + embedding · norm(e)` for every stream s, where `wide`'s row for the
-    /// step's row r is `sources[r]` and e is the embedding of the step's id r.
+    /// step's row r is the chosen row r and e is the embedding of the step's id r. Without `wide` the rows are `out`'s own,
+    /// all read before any is written.
     fn mtp_fuse(
         &mut self,
         w: &MtpFuse<Self>,
         table: &Self::Matrix,
-        wide: &Self::Buffer,
-        sources: Range<usize>,
+        wide: Option<&Self::Buffer>,
         out: &mut Self::Buffer,
     ) -> Result<()>;
 
@@ -302,6 +331,9 @@ pub trait Backend: Send {
     /// Sets or removes the observer. Only tests do.
     fn set_observer(&mut self, observer: Option<Observer>);
 }
+
+/// Rows that one call for logits may ask for: their buffers are planned at load.
+pub const LOGIT_ROWS: usize = 16;
 
 /// Sizes and choices a backend plans its own scratch by.
 #[derive(Debug, Clone, Copy)]

@@ -13,8 +13,8 @@ use super::chat::ChatArgs;
 use super::serve_args::ServeArgs;
 use super::serving::ServingArgs;
 use super::speculation::SpeculationArgs;
-use super::values::{self, AutoKvBackend, AutoKvMode, Device};
-use crate::config::{AttentionMode, RopePrecision};
+use super::values::{self, AutoKvBackend, AutoKvMode};
+use crate::config::{AttentionMode, Device, RopePrecision};
 use crate::engine::speculate::SpeculationOptions;
 use crate::engine::{LoadOptions, MemoryLimit, SamplingParams, quantize_types};
 
@@ -54,6 +54,8 @@ pub enum Verb {
     Score(ScoreArgs),
     /// Describe a model: shape, parameters and bytes by group
     Inspect(InspectArgs),
+    /// Measure prompt and decode speed
+    Bench(Box<BenchArgs>),
     /// Say what stands between this machine and a GPU
     Doctor(DoctorArgs),
     /// Rewrite a model as one GGUF file
@@ -123,6 +125,9 @@ pub struct ModelArgs {
     /// Where the model runs: auto, cpu or hip[:N]
     #[arg(long, default_value = "auto", value_name = "DEVICE", value_parser = values::device)]
     pub device: Device,
+    /// Kernels for a GPU, instead of those inside this program
+    #[arg(long, value_name = "FILE")]
+    pub kernel_pack: Option<PathBuf>,
     /// Threads of the CPU backend [default: one a core]
     #[arg(long, value_name = "N", value_parser = values::positive_size)]
     pub threads: Option<usize>,
@@ -135,9 +140,9 @@ pub struct ModelArgs {
     /// How the context's memory is obtained: auto, vmm (as it is written) or legacy (all at load)
     #[arg(long, default_value = "auto", value_name = "BACKEND")]
     pub kv_backend: AutoKvBackend,
-    /// Prompt tokens that one step takes
-    #[arg(long, default_value = "512", value_name = "N", value_parser = values::positive_size)]
-    pub prefill_chunk: usize,
+    /// Prompt tokens that one step takes [default: 512 on the CPU, 4096 on a GPU]
+    #[arg(long, value_name = "N", value_parser = values::positive_size)]
+    pub prefill_chunk: Option<usize>,
     /// Gather selected keys before attention where that is faster
     #[arg(long, value_enum, default_value_t = Gather::Auto, value_name = "MODE")]
     pub qsa_gather: Gather,
@@ -153,8 +158,10 @@ pub struct ModelArgs {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Gather {
     /// Where it is faster.
+    #[value(alias = "1")]
     Auto,
     /// Never.
+    #[value(alias = "0")]
     Off,
 }
 
@@ -168,6 +175,8 @@ impl ModelArgs {
     pub fn load_options(&self, speculation: SpeculationOptions) -> LoadOptions {
         LoadOptions {
             model: self.folder(),
+            device: self.device,
+            kernel_pack: self.kernel_pack.clone(),
             max_seq: self.max_seq,
             threads: self.threads,
             memory_limit: self.memory_limit,
@@ -375,9 +384,6 @@ pub struct InspectArgs {
     /// List the GPU kernels with their registers, LDS and waves per SIMD
     #[arg(long, conflicts_with = "plan")]
     pub kernels: bool,
-    /// A kernel pack instead of the one inside this program
-    #[arg(long, value_name = "FILE", requires = "kernels")]
-    pub kernel_pack: Option<PathBuf>,
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,
@@ -401,6 +407,9 @@ pub struct DoctorArgs {
     /// Only these families of checks (repeatable)
     #[arg(long, value_name = "FAMILY", requires = "self_test")]
     pub only: Vec<String>,
+    /// The model that is run whole [default: the one inside this program]
+    #[arg(short, long, value_name = "DIR|FILE", requires = "self_test")]
+    pub model: Option<PathBuf>,
     /// A kernel pack instead of the one inside this program
     #[arg(long, value_name = "FILE")]
     pub kernel_pack: Option<PathBuf>,
@@ -410,6 +419,57 @@ pub struct DoctorArgs {
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,
+}
+
+/// `hipfire bench`.
+#[derive(Debug, Args)]
+pub struct BenchArgs {
+    /// A model in no file, of random weights: released[:FORMAT of the experts] or small[:FORMAT]
+    #[arg(long, value_name = "GEOMETRY", conflicts_with = "model")]
+    pub synthetic: Option<String>,
+    /// Lengths of prompts: a list of numbers and ranges (512,1024-4096+1024,512-8192*2)
+    #[arg(short = 'p', long, default_value = "512", value_name = "N,…", value_parser = values::counts)]
+    pub n_prompt: values::Counts,
+    /// Lengths of answers
+    #[arg(short = 'n', long, default_value = "128", value_name = "N,…", value_parser = values::counts)]
+    pub n_gen: values::Counts,
+    /// Tokens in the context before either
+    #[arg(short = 'd', long, default_value = "0", value_name = "N,…", value_parser = values::counts)]
+    pub n_depth: values::Counts,
+    /// Repetitions behind one that warms up
+    #[arg(short = 'r', long, default_value = "5", value_name = "N", value_parser = values::positive_size)]
+    pub repetitions: usize,
+    /// The long-context protocol instead: cold prompts of these lengths, an answer each
+    #[arg(long, value_name = "N,…", value_parser = values::counts)]
+    pub cells: Option<values::Counts>,
+    /// Runs of each cell and seed
+    #[arg(long, default_value = "1", value_name = "N", requires = "cells", value_parser = values::positive_size)]
+    pub windows: usize,
+    /// What the cells' prompts are drawn from
+    #[arg(long, default_value = "1", value_name = "N,…", requires = "cells", value_parser = values::counts)]
+    pub seeds: values::Counts,
+    /// The most tokens of a cell's answer
+    #[arg(long, default_value = "1024", value_name = "N", requires = "cells", value_parser = values::positive_size)]
+    pub cell_answer: usize,
+    /// How the table is printed
+    #[arg(short = 'o', long, value_enum, default_value_t = BenchFormat::Md, value_name = "FORMAT")]
+    pub output: BenchFormat,
+    /// The model.
+    #[command(flatten)]
+    pub model: ModelArgs,
+}
+
+/// How a table of measurements is printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum BenchFormat {
+    /// A table for people.
+    Md,
+    /// Comma-separated values with a header.
+    Csv,
+    /// One JSON array.
+    Json,
+    /// A JSON object a line.
+    Jsonl,
 }
 
 /// `hipfire quantize`.

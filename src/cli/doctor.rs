@@ -12,8 +12,12 @@ use crate::error::Error;
 
 /// Looks, prints, and fails if something is broken.
 pub fn doctor(args: &DoctorArgs, ui: &Ui) -> Result<(), Failure> {
-    let options =
-        DoctorOptions { kernel_pack: args.kernel_pack.clone(), self_test: args.self_test, only: args.only.clone() };
+    let options = DoctorOptions {
+        kernel_pack: args.kernel_pack.clone(),
+        self_test: args.self_test,
+        only: args.only.clone(),
+        model: args.model.clone(),
+    };
     let mut checked = 0;
     let diagnosis = diagnose(&options, &mut |outcome| {
         checked += 1;

@@ -13,7 +13,7 @@ use crate::engine::{KernelList, Summary, describe, list_kernels, memory_plan};
 pub fn inspect(args: &InspectArgs) -> Result<(), Failure> {
     let mut output = Output::new();
     if args.kernels {
-        let list = list_kernels(args.kernel_pack.as_deref())?;
+        let list = list_kernels(args.model.kernel_pack.as_deref())?;
         match args.json {
             true => output.json(&list)?,
             false => output.text(&kernel_table(&list))?,

@@ -5,6 +5,7 @@
 //! Not here: how text is generated (`engine`), what it means (`text`).
 
 pub mod args;
+mod bench;
 pub mod chat;
 mod doctor;
 mod export;
@@ -83,6 +84,7 @@ fn dispatch(args: Vec<OsString>) -> Result<(), Failure> {
         Some(Verb::Serve(args)) => serve::serve(&args, &settings, ui),
         Some(Verb::Score(args)) => score::score(&args, &ui),
         Some(Verb::Inspect(args)) => inspect::inspect(&args),
+        Some(Verb::Bench(args)) => bench::bench(&args, &ui),
         Some(Verb::Doctor(args)) => doctor::doctor(&args, &ui),
         Some(Verb::Quantize(args)) => quantize::quantize(&args, &ui),
         Some(Verb::Completions { shell }) => {

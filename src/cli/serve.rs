@@ -40,8 +40,8 @@ pub fn serve(args: &ServeArgs, settings: &[Setting], ui: Ui) -> Result<(), Failu
         settings: settings.into(),
     };
     options.check().map_err(usage)?;
-    let (device, load) = (args.model.device, args.serving.apply(args.model.load_options(args.speculation.options())));
-    match server::serve(options, move |progress| ui.load_with(device, &load, progress))? {
+    let load = args.serving.apply(args.model.load_options(args.speculation.options()));
+    match server::serve(options, move |progress| ui.load_with(&load, progress))? {
         Ended::Drained => Ok(()),
         Ended::Stuck(message) => Err(Failure::Stuck(message)),
     }

@@ -137,6 +137,8 @@ impl fmt::Display for Setting {
 /// Settings that hold several values.
 const LISTS: [&str; 4] = ["stop", "logit-bias", "cors-origin", "alias"];
 
+/// Names that a setting had before; they count where the present one is not set.
+const OLDER_NAMES: [(&str, &str); 1] = [("HIPFIRE_QSA_GATHER", "HIPFIRE_QWEN4_QSA_WMMA_GATHER")];
 /// Settings whose value is never shown.
 const SECRETS: [&str; 1] = ["api-key"];
 
@@ -181,7 +183,11 @@ fn setting_name(arg: &Arg) -> Option<&str> {
 
 /// `HIPFIRE_` and the flag's name.
 fn environment_name(setting: &str) -> String {
-    format!("HIPFIRE_{}", setting.to_uppercase().replace('-', "_"))
+    let name = format!("HIPFIRE_{}", setting.to_uppercase().replace('-', "_"));
+    match OLDER_NAMES.iter().find(|(newer, _)| *newer == name) {
+        Some((_, older)) if std::env::var_os(&name).is_none() && std::env::var_os(older).is_some() => (*older).into(),
+        _ => name,
+    }
 }
 
 fn with_environment(command: Command) -> Command {

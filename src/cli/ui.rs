@@ -13,8 +13,7 @@ use tracing_subscriber::EnvFilter;
 
 use super::Failure;
 use super::args::{Color, GlobalArgs, LogFormat, ModelArgs};
-use super::values::Device;
-use crate::engine::doctor::require_device;
+use crate::config::Device;
 use crate::engine::speculate::SpeculationOptions;
 use crate::engine::{DeviceLock, LoadOptions, Loaded};
 use crate::error::{Error, Result};
@@ -93,45 +92,48 @@ impl Ui {
         let _ = err.flush();
     }
 
-    /// Loads a model, with a bar on a terminal and a log line elsewhere.
-    pub fn load(&self, model: &ModelArgs, speculation: SpeculationOptions) -> Result<Loaded> {
-        self.load_with(model.device, &model.load_options(speculation), &mut |_| {})
-    }
-
-    /// The same; `progress` is called with the share done, from 0 to 1.
-    pub fn load_with(&self, device: Device, options: &LoadOptions, progress: &mut dyn FnMut(f32)) -> Result<Loaded> {
-        let lock = match device {
-            Device::Hip(number) => {
-                require_device(number)?;
-                Some(DeviceLock::hip(number)?)
-            }
-            Device::Auto | Device::Cpu => None,
-        };
-        let started = Instant::now();
+    /// Runs something long, with a bar on a terminal; `work` says the share done, from 0 to 1.
+    pub fn with_bar<T>(&self, what: &'static str, work: impl FnOnce(&mut dyn FnMut(f32)) -> T) -> T {
         let bar = self.bars.then(|| {
             let style = ProgressStyle::with_template("{msg} {bar:30} {percent} %");
-            let bar = ProgressBar::new(LOAD_STEPS).with_message("loading the model");
+            let bar = ProgressBar::new(LOAD_STEPS).with_message(what);
             bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
             bar
         });
-        let mut loaded = Loaded::open(options, &mut |share| {
-            progress(share);
+        let done = work(&mut |share| {
             if let Some(bar) = &bar {
                 bar.set_position((share * LOAD_STEPS as f32) as u64);
             }
         });
-        if let Ok(loaded) = &mut loaded {
-            loaded.lock = lock;
+        if let Some(bar) = bar {
+            bar.finish_and_clear();
         }
-        match bar {
-            Some(bar) => bar.finish_and_clear(),
-            None => {
-                if let Ok(loaded) = &loaded {
-                    tracing::info!("loaded {} in {:.2} s", loaded.name, started.elapsed().as_secs_f64());
-                }
-            }
+        done
+    }
+
+    /// Loads a model, with a bar on a terminal and a log line elsewhere.
+    pub fn load(&self, model: &ModelArgs, speculation: SpeculationOptions) -> Result<Loaded> {
+        self.load_with(&model.load_options(speculation), &mut |_| {})
+    }
+
+    /// The same; `progress` is called with the share done, from 0 to 1.
+    pub fn load_with(&self, options: &LoadOptions, progress: &mut dyn FnMut(f32)) -> Result<Loaded> {
+        let lock = match options.device {
+            Device::Hip(number) => Some(DeviceLock::hip(number)?),
+            Device::Auto | Device::Cpu => None,
+        };
+        let started = Instant::now();
+        let mut loaded = self.with_bar("loading the model", |bar| {
+            Loaded::open(options, &mut |share| {
+                progress(share);
+                bar(share);
+            })
+        })?;
+        loaded.lock = lock;
+        if !self.bars {
+            tracing::info!("loaded {} in {:.2} s", loaded.name, started.elapsed().as_secs_f64());
         }
-        loaded
+        Ok(loaded)
     }
 
     /// Progress through tokens, shown once it has taken a second.

@@ -8,7 +8,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use crate::config::{KvBackend, KvMode};
+use crate::config::{Device, KvBackend, KvMode};
 use crate::engine::MemoryLimit;
 use crate::engine::speculate::{Depth, MAX_DRAFTS};
 
@@ -16,6 +16,33 @@ use crate::engine::speculate::{Depth, MAX_DRAFTS};
 pub fn size(text: &str) -> Result<usize, String> {
     let bytes = scaled(text)?;
     usize::try_from(bytes).map_err(|_| format!("'{text}' is too large"))
+}
+
+/// Numbers of a list.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Counts(pub Vec<usize>);
+
+/// A list of numbers and ranges: `512`, `0,8192`, `1024-4096+1024`, `512-8192*2`.
+pub fn counts(text: &str) -> Result<Counts, String> {
+    let mut all = Vec::new();
+    for part in text.split(',') {
+        let Some((first, rest)) = part.split_once('-') else {
+            all.push(size(part)?);
+            continue;
+        };
+        let at =
+            rest.find(['+', '*']).ok_or_else(|| format!("the range '{part}' needs a step: {part}+512 or {part}*2"))?;
+        let (mut next, last, step) = (size(first)?, size(&rest[..at])?, size(&rest[at + 1..])?);
+        let times = rest[at..].starts_with('*');
+        if step < if times { 2 } else { 1 } || (times && next == 0) {
+            return Err(format!("the range '{part}' never ends"));
+        }
+        while next <= last {
+            all.push(next);
+            next = if times { next.saturating_mul(step) } else { next.saturating_add(step) };
+        }
+    }
+    Ok(Counts(all))
 }
 
 /// At least 1.
@@ -114,17 +141,6 @@ pub type AutoKvMode = Auto<KvMode>;
 /// See [`Auto`].
 pub type AutoKvBackend = Auto<KvBackend>;
 
-/// Where the model runs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Device {
-    /// The best there is.
-    Auto,
-    /// The host.
-    Cpu,
-    /// A GPU, by HIP's number.
-    Hip(usize),
-}
-
 /// `auto`, `cpu`, `hip` (the first GPU) or `hip:N`.
 pub fn device(text: &str) -> Result<Device, String> {
     match text {
@@ -158,6 +174,15 @@ pub fn logit_bias(text: &str) -> Result<(u32, f32), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn lists_take_numbers_and_ranges_of_both_kinds() {
+        assert_eq!(counts("0,8k").unwrap().0, [0, 8192]);
+        assert_eq!(counts("1-4+1,512-4096*2").unwrap().0, [1, 2, 3, 4, 512, 1024, 2048, 4096]);
+        for wrong in ["", "1-4", "1-4+0", "0-4*2", "1-4*1", "x"] {
+            assert!(counts(wrong).is_err(), "{wrong}");
+        }
+    }
 
     #[test]
     fn sizes_take_binary_suffixes_and_refuse_junk() {

@@ -2,19 +2,23 @@
 //!
 //! Owns: the translation of a user's choices into a load's options.
 //! Always true: the plan that is printed is the plan that a build follows.
-//! Not here: files and text (`load`), arithmetic.
+//! Not here: files and text (`load`), which device there is (`device`), arithmetic.
 
 use std::sync::Arc;
 
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
+use super::device::{self, Chosen};
 use super::load::{LoadOptions, MemoryLimit};
 use super::speculate::Speculation;
-use crate::config::Shape;
+use crate::arena::Arena;
+use crate::backend::hip::Gpu;
+use crate::config::{KvMode, Shape};
+use crate::device::Versions;
 use crate::error::{Error, Result};
-use crate::model::load::Plan;
-use crate::model::{self, LanguageModel};
+use crate::model::LanguageModel;
+use crate::model::load::{self, Opened, Plan};
 use crate::state::file::ModelKey;
 use crate::weights::Source;
 
@@ -33,12 +37,44 @@ pub struct MemoryUse {
     pub peak_resident: u64,
 }
 
+/// What a model runs on.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Placement {
+    /// `cpu`, or the GPU's name.
+    pub device: String,
+    /// Of the CPU or the GPU.
+    pub arch: String,
+    /// Of the HIP library; empty on the CPU.
+    pub driver: String,
+    /// What computes: `host`, or what built the kernels.
+    pub kernels: String,
+}
+
+impl Placement {
+    fn cpu() -> Placement {
+        let arch = std::env::consts::ARCH.into();
+        Placement { device: "cpu".into(), arch, driver: String::new(), kernels: "host".into() }
+    }
+    fn gpu(gpu: &Gpu) -> Placement {
+        let properties = gpu.context().properties();
+        let versions = gpu.context().library().versions();
+        let known = |version: Option<i32>| version.map_or("unknown".into(), Versions::text);
+        Placement {
+            device: properties.name.clone(),
+            arch: properties.arch.clone(),
+            driver: format!("{}, runtime {}", known(versions.driver), known(versions.runtime)),
+            kernels: gpu.compiler().into(),
+        }
+    }
+}
+
 /// What is on: the choices of a load with those that were left to the program.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Receipt {
     /// Where the model runs.
-    pub device: &'static str,
-    /// Threads that a step's work is shared among.
+    #[serde(flatten)]
+    pub placement: Placement,
+    /// Threads that a step's work on the CPU is shared among.
     pub threads: usize,
     /// How keys and values are stored.
     pub kv_mode: String,
@@ -46,8 +82,6 @@ pub struct Receipt {
     pub kv_backend: String,
     /// Which keys a query reads.
     pub attention: String,
-    /// What computes.
-    pub kernels: &'static str,
     /// The most draft tokens a step.
     pub speculation: usize,
 }
@@ -71,31 +105,60 @@ pub type MemoryProbe = Arc<dyn Fn() -> MemoryUse + Send + Sync>;
 
 /// The memory plan for these choices, whether or not it keeps the limit.
 pub fn plan(source: &Source, options: &LoadOptions) -> Result<Plan> {
-    let opened = model::load::open(source)?;
-    let (options, _) = translate(source, &opened.shape, options)?;
-    model::load::plan(&opened, &options)
+    let opened = load::open(source)?;
+    let chosen = device::choose(options)?;
+    let (options, _) = translate(Some(source), &opened.shape, options, &chosen)?;
+    match chosen {
+        Chosen::Cpu => load::plan(&opened, &options),
+        Chosen::Gpu(gpu) => load::hip_plan(&opened, &options, gpu.arch()),
+    }
 }
 
 /// Binds the weights and plans the memory; `progress` is called with the share done, from 0 to 1.
 pub fn build(source: &Source, options: &LoadOptions, progress: &mut dyn FnMut(f32)) -> Result<Built> {
-    let opened = model::load::open(source)?;
-    let weights = opened.checkpoint.bytes();
-    let (translated, speculation) = translate(source, &opened.shape, options)?;
-    let identity = match options.session_dir {
-        Some(_) => identity(&opened, &translated),
-        None => ModelKey::default(),
+    run(load::open(source)?, Some(source), options, progress)
+}
+
+/// The same for a model that is opened already, out of `source` if it has one.
+pub fn run(
+    opened: Opened,
+    source: Option<&Source>,
+    options: &LoadOptions,
+    progress: &mut dyn FnMut(f32),
+) -> Result<Built> {
+    let weights = opened.bytes()?;
+    let chosen = device::choose(options)?;
+    let (translated, speculation) = translate(source, &opened.shape, options, &chosen)?;
+    let key = options.session_dir.is_some().then(|| Sha256::new().chain_update(opened.checkpoint.fingerprint()));
+    let shape = format!("{:?}", opened.shape);
+    let (model, arena, kv_mode, placement): (Box<dyn LanguageModel>, Arena, KvMode, Placement) = match chosen {
+        Chosen::Cpu => {
+            let model = load::cpu(opened, &translated, progress)?;
+            let (arena, kv_mode) = (model.arena().clone(), model.kv_mode());
+            (Box::new(model), arena, kv_mode, Placement::cpu())
+        }
+        Chosen::Gpu(gpu) => {
+            let placement = Placement::gpu(&gpu);
+            let model = load::hip(opened, *gpu, &translated, progress)?;
+            let (arena, kv_mode) = (model.arena().clone(), model.kv_mode());
+            (Box::new(model), arena, kv_mode, placement)
+        }
     };
-    let model = model::load::cpu(opened, &translated, progress)?;
+    // What a state depends on: the weights, and the choices that change its numbers or its form.
+    let identity = key.map(|sum| {
+        let load::LoadOptions { attention, rope, rewind_rows, mtp, .. } = &translated;
+        let Placement { arch, kernels, .. } = &placement;
+        let choices = format!("{shape} {kv_mode} {attention:?} {rope:?} {rewind_rows} {mtp} {arch} {kernels}");
+        sum.chain_update(choices).finalize().into()
+    });
     let receipt = Receipt {
-        device: "cpu",
+        placement,
         threads: translated.threads,
-        kv_mode: translated.kv_mode().to_string(),
-        kv_backend: translated.kv_backend().to_string(),
+        kv_mode: kv_mode.to_string(),
+        kv_backend: arena.usage().backend.to_string(),
         attention: translated.attention.to_string(),
-        kernels: "host",
         speculation: speculation.depth.most(),
     };
-    let arena = model.arena().clone();
     let memory = move || {
         let usage = arena.usage();
         MemoryUse {
@@ -106,15 +169,7 @@ pub fn build(source: &Source, options: &LoadOptions, progress: &mut dyn FnMut(f3
             peak_resident: proc_kib("/proc/self/status", "VmHWM:").unwrap_or_default() * 1024,
         }
     };
-    Ok(Built { model: Box::new(model), memory: Arc::new(memory), identity, receipt, speculation })
-}
-
-/// What a state depends on: the weights, and the choices that change its numbers or its form.
-fn identity(opened: &model::load::Opened, options: &model::load::LoadOptions) -> ModelKey {
-    let model::load::LoadOptions { kv_mode, attention, rope, rewind_rows, mtp, .. } = options;
-    let choices = format!("{:?} {kv_mode:?} {attention:?} {rope:?} {rewind_rows} {mtp}", opened.shape);
-    let sum = Sha256::new().chain_update(opened.checkpoint.fingerprint()).chain_update(choices);
-    sum.finalize().into()
+    Ok(Built { model, memory: Arc::new(memory), identity: identity.unwrap_or_default(), receipt, speculation })
 }
 
 /// Threads to compute with: the user's choice, or one a core.
@@ -122,31 +177,50 @@ pub fn threads(options: &LoadOptions) -> usize {
     options.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from))
 }
 
-fn translate(source: &Source, shape: &Shape, options: &LoadOptions) -> Result<(model::load::LoadOptions, Speculation)> {
+fn translate(
+    source: Option<&Source>,
+    shape: &Shape,
+    options: &LoadOptions,
+    chosen: &Chosen,
+) -> Result<(load::LoadOptions, Speculation)> {
     let speculation = options.speculation.resolve(shape.mtp_layers > 0)?;
     // A round's rows: the token behind the state, and its drafts.
     let drafts = speculation.depth.most();
     let rows = 1 + drafts;
-    let options = model::load::LoadOptions {
+    let chunk = options.prefill_chunk.unwrap_or(match chosen {
+        Chosen::Cpu => load::DEFAULT_MAX_ROWS,
+        Chosen::Gpu(_) => load::DEFAULT_GPU_ROWS,
+    });
+    let options = load::LoadOptions {
         kv_mode: options.kv_mode,
         kv_backend: options.kv_backend,
         max_sequence: options.max_seq,
         // Every answer has its rows in a step, and a prompt one beside them.
-        max_rows: options.prefill_chunk.max(options.parallel * rows + usize::from(options.parallel > 1)),
+        max_rows: chunk.max(options.parallel * rows + usize::from(options.parallel > 1)),
         sequences: options.parallel,
         kept_bytes: options.cache_memory,
         mtp: drafts > 0,
         rewind_rows: if drafts > 0 { rows } else { 0 },
-        draft_ids: if drafts > 0 { options.speculation.draft_ids(source, shape.vocab)? } else { None },
+        draft_ids: match source.filter(|_| drafts > 0) {
+            Some(source) => options.speculation.draft_ids(source, shape.vocab)?,
+            None => None,
+        },
         attention: options.attention,
         rope: options.rope_precision,
+        gather: options.gather,
         threads: threads(options),
         memory_limit: match options.memory_limit {
             None => None,
             Some(MemoryLimit::Bytes(bytes)) => Some(bytes as usize),
-            Some(MemoryLimit::Percent(percent)) => Some((machine_memory()? as f64 * percent / 100.0) as usize),
+            Some(MemoryLimit::Percent(percent)) => {
+                let all = match chosen {
+                    Chosen::Cpu => machine_memory()?,
+                    Chosen::Gpu(gpu) => gpu.context().memory_info()?.total as u64,
+                };
+                Some((all as f64 * percent / 100.0) as usize)
+            }
         },
-        ..model::load::LoadOptions::default()
+        ..load::LoadOptions::default()
     };
     Ok((options, speculation))
 }

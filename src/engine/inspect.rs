@@ -65,7 +65,7 @@ const GROUPS: [(&str, &[&str]); 11] = [
 ];
 
 /// Describes an opened model.
-pub fn summary(name: &str, Opened { checkpoint, shape }: &Opened) -> Summary {
+pub fn summary(name: &str, Opened { checkpoint, shape, .. }: &Opened) -> Summary {
     // In a GGUF file the head is a block behind the trunk's.
     let head = format!("blk.{}.", shape.layers.len());
     let tensors = checkpoint.list().map(|t| {

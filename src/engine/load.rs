@@ -11,7 +11,7 @@ use super::build::{self, MemoryProbe, Receipt};
 use super::inspect::{Summary, summary};
 use super::speculate::SpeculationOptions;
 use super::{DeviceLock, Engine, Grammars, Options, Prompt, Reading, SessionFolder};
-use crate::config::{AttentionMode, KvBackend, KvMode, RopePrecision};
+use crate::config::{AttentionMode, Device, KvBackend, KvMode, RopePrecision};
 use crate::error::{Error, Result};
 use crate::model::{self, load::Plan};
 use crate::text::tokenizer::AddedToken;
@@ -34,6 +34,10 @@ pub enum MemoryLimit {
 pub struct LoadOptions {
     /// The model's folder; `None` is the embedded model.
     pub model: Option<PathBuf>,
+    /// Where the model runs.
+    pub device: Device,
+    /// Kernels for a GPU; `None` is those inside this program.
+    pub kernel_pack: Option<PathBuf>,
     /// Tokens a sequence may hold; `None` is what the model was made for.
     pub max_seq: Option<usize>,
     /// Threads of the CPU backend; `None` is one a core.
@@ -44,8 +48,8 @@ pub struct LoadOptions {
     pub kv_mode: Option<KvMode>,
     /// How the context's memory is obtained.
     pub kv_backend: Option<KvBackend>,
-    /// Prompt tokens that one step takes, at least 1; also the rows a step is planned for.
-    pub prefill_chunk: usize,
+    /// Prompt tokens that one step takes, at least 1; also the rows a step is planned for. `None` is the backend's choice.
+    pub prefill_chunk: Option<usize>,
     /// Requests that run at a time, at least 1: the memory plan counts as many contexts.
     pub parallel: usize,
     /// Requests that may wait beside them.
@@ -114,7 +118,7 @@ impl Loaded {
         let engine = Engine::start(
             built.model,
             Options {
-                prefill_chunk: options.prefill_chunk,
+                prefill_chunk: options.prefill_chunk.unwrap_or(0),
                 parallel: options.parallel,
                 max_queue: options.max_queue,
                 cache_memory: options.cache_memory,

@@ -7,10 +7,12 @@
 //! Not here: arithmetic (`model`, `backend`), the terminal (`cli`), the wire (`server`).
 
 mod answer;
+pub mod bench;
 mod build;
 mod cache;
 mod constrain;
 mod counters;
+mod device;
 pub mod distribution;
 pub mod doctor;
 mod inspect;
@@ -42,7 +44,7 @@ use crate::error::{Error, Result};
 use crate::model::LanguageModel;
 pub use crate::model::load::Plan;
 use answer::Answer;
-pub use build::{Built, MemoryProbe, MemoryUse, Receipt};
+pub use build::{Built, MemoryProbe, MemoryUse, Placement, Receipt};
 use constrain::Constrained;
 pub use constrain::{Constraint, Grammar, Grammars};
 use counters::Board;

@@ -71,7 +71,11 @@ impl Slot {
         if self.moment(sequence.len()).is_some() {
             return;
         }
-        self.moments.push(Arc::new(sequence.snapshot()));
+        match sequence.snapshot() {
+            Ok(moment) => self.moments.push(Arc::new(moment)),
+            // What is not kept is read again.
+            Err(error) => return tracing::warn!("a moment could not be kept: {error}"),
+        }
         let lengths: Vec<usize> = self.moments.iter().map(|moment| moment.ids().len()).collect();
         if let Some(at) = dispensable(&lengths) {
             self.moments.remove(at);
@@ -105,8 +109,11 @@ impl Slot {
     /// Empties the state and keeps its memory.
     pub fn clear(&mut self) {
         self.moments.clear();
-        if let Some(sequence) = &mut self.sequence {
-            sequence.reset();
+        if let Some(sequence) = &mut self.sequence
+            && let Err(error) = sequence.reset()
+        {
+            tracing::error!("a sequence could not be emptied and is given up: {error}");
+            self.sequence = None;
         }
     }
 

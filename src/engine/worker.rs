@@ -75,6 +75,10 @@ impl Worker {
 
     /// Until every sender is gone and nothing is left to do.
     pub fn run(mut self, jobs: Receiver<Work>) {
+        if let Err(error) = self.model.adopt() {
+            // What is wrong with the device is said again by the first request's own call.
+            tracing::error!("the engine's thread cannot use the device: {error}");
+        }
         while self.take_in(&jobs) {
             self.drop_cancelled();
             self.admit();
@@ -225,7 +229,8 @@ impl Worker {
     /// Keeps what a slot holds, where there is a budget for it.
     fn put_aside(&mut self, slot: usize) -> Option<Stored> {
         let sequence = self.slots[slot].sequence.as_ref().filter(|_| self.cache.is_on())?;
-        let stored = Stored::of(sequence, self.slots[slot].moments(), self.cache.nearest(sequence.ids()))?;
+        let stored = Stored::of(sequence, self.slots[slot].moments(), self.cache.nearest(sequence.ids()));
+        let stored = stored.inspect_err(|error| tracing::warn!("a state could not be kept: {error}")).ok()??;
         self.cache.insert(stored.clone());
         Some(stored)
     }

@@ -193,12 +193,15 @@ impl<B: Backend> Binder<'_, B> {
     fn moe(&mut self, part: Part) -> Result<Moe<B>> {
         let (hidden, moe) = (self.shape.hidden, self.shape.moe);
         let (inner, experts) = (moe.shared_intermediate, self.parameters.experts(part, &moe, hidden)?);
+        let shared_gate = self.matrix(part, "mlp.shared_expert.gate_proj.weight", inner, hidden)?;
+        let shared_up = self.matrix(part, "mlp.shared_expert.up_proj.weight", inner, hidden)?;
+        let shared_down = self.matrix(part, "mlp.shared_expert.down_proj.weight", hidden, inner)?;
         Ok(Moe {
             router: self.matrix(part, "mlp.gate.weight", moe.experts, hidden)?,
-            experts: self.backend.experts(experts)?,
-            shared_gate: self.matrix(part, "mlp.shared_expert.gate_proj.weight", inner, hidden)?,
-            shared_up: self.matrix(part, "mlp.shared_expert.up_proj.weight", inner, hidden)?,
-            shared_down: self.matrix(part, "mlp.shared_expert.down_proj.weight", hidden, inner)?,
+            experts: self.backend.experts(experts, [&shared_gate, &shared_up, &shared_down])?,
+            shared_gate,
+            shared_up,
+            shared_down,
             shared_scale: self.matrix(part, "mlp.shared_expert_gate.weight", 1, hidden)?,
         })
     }

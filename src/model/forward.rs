@@ -13,8 +13,8 @@ use super::bind::{Layer, LayerMixer, Weights};
 use super::{Draft, Feed, LOGIT_ROWS, LanguageModel};
 use crate::arena::Arena;
 use crate::backend::dense::DensePasses;
-use crate::backend::{Backend, HyperRead, Observed, Observer, Rows};
-use crate::config::Shape;
+use crate::backend::{Backend, HyperRead, Observed, Observer, Program, Rows};
+use crate::config::{KvMode, Shape};
 use crate::error::{Error, Result};
 use crate::state::{Sequence, StateLayout};
 use crate::weights::hash;
@@ -131,6 +131,16 @@ impl<B: Backend> Model<B> {
         &self.arena
     }
 
+    /// How its sequences store keys and values.
+    pub fn kv_mode(&self) -> KvMode {
+        self.layout.kv.mode()
+    }
+
+    /// What runs its operations.
+    pub fn backend(&self) -> &B {
+        &self.backend
+    }
+
     /// Whether the MTP head is loaded.
     pub fn has_mtp(&self) -> bool {
         self.weights.mtp.is_some()
@@ -151,41 +161,15 @@ impl<B: Backend> Model<B> {
     fn trunk(&mut self, sequences: &mut [&mut Sequence]) -> Result<()> {
         let keeps = self.layout.mtp_caches > 0;
         let Model { weights, backend, buffers: b, rows, shape, .. } = self;
-        let (count, d, hidden) = (rows.len(), shape.wide(), shape.hidden);
-        backend.begin(rows)?;
-        backend.embed(&weights.embedding, &mut b.wide)?;
-        backend.enter(format_args!("trunk"));
-        backend.observe("embed", &b.wide, count, d);
-        let (mut gdn, mut cache, mut ple) = (0, 0, 0);
-        for (i, layer) in weights.layers.iter().enumerate() {
-            backend.enter(format_args!("layer{i}"));
-            if let Some(injection) = &layer.ple {
-                backend.ple(&injection.ple, ple, &b.ngram[ple], sequences, &mut b.wide)?;
-                ple += 1;
+        let count = rows.len();
+        backend.begin(rows, sequences)?;
+        backend.run(Program::Trunk, &mut |backend| {
+            layers(backend, weights, shape, count, sequences, b)?;
+            match keeps {
+                true => backend.keep_hidden(&b.wide, sequences),
+                false => Ok(()),
             }
-            backend.hyper_read(&layer.mixer_hyper, count, &b.wide, &mut b.x, &mut b.inject)?;
-            backend.observe("attn_hc.0", &b.x, count, hidden);
-            backend.observe("attn_hc.1", &b.wide, count, d);
-            backend.observe("attn_hc.2", &b.inject, count, shape.hyper.streams);
-            match &layer.mixer {
-                LayerMixer::Gdn(w) => {
-                    backend.gdn(w, gdn, &b.x, sequences, &mut b.y)?;
-                    backend.observe("gdn", &b.y, count, hidden);
-                    gdn += 1;
-                }
-                LayerMixer::Qsa(_) => {
-                    qsa(backend, layer, cache, sequences, b)?;
-                    backend.observe("attn", &b.y, count, hidden);
-                    cache += 1;
-                }
-            }
-            experts(backend, layer, count, shape, b, Stream::Trunk)?;
-            backend.observe("out", &b.wide, count, d);
-        }
-        if keeps {
-            backend.keep_hidden(&b.wide, sequences)?;
-        }
-        Ok(())
+        })
     }
 
     /// Every id list of a step: not empty, inside the vocabulary, together no more than the rows planned for.
@@ -235,6 +219,9 @@ impl<B: Backend> LanguageModel for Model<B> {
     fn max_sequence(&self) -> usize {
         self.layout.max_sequence
     }
+    fn adopt(&mut self) -> Result<()> {
+        self.backend.adopt()
+    }
     fn new_sequence(&mut self) -> Result<Sequence> {
         Sequence::new(&self.arena, &self.layout)
     }
@@ -269,8 +256,11 @@ impl<B: Backend> LanguageModel for Model<B> {
     fn logits(&mut self, rows: &[usize]) -> Result<&[f32]> {
         check_logit_rows(rows, &self.trunk_positions)?;
         let Model { weights, backend, buffers: b, shape, .. } = self;
-        backend.gather(&b.wide, rows, shape.wide(), &mut b.chosen)?;
-        head(backend, &weights.mixer, &weights.head, rows.len(), shape.hidden, b)?;
+        backend.choose(rows)?;
+        backend.run(Program::Logits, &mut |backend| {
+            backend.gather(&b.wide, shape.wide(), &mut b.chosen)?;
+            head(backend, &weights.mixer, &weights.head, rows.len(), shape.hidden, b)
+        })?;
         let vocab = self.shape.vocab;
         self.read_logits(rows, Stream::Trunk, vocab)
     }
@@ -300,6 +290,48 @@ impl<B: Backend> LanguageModel for Model<B> {
 enum Stream {
     Trunk,
     Mtp,
+}
+
+/// The decoder layers, from the embedding on.
+fn layers<B: Backend>(
+    backend: &mut B,
+    weights: &Weights<B>,
+    shape: &Shape,
+    count: usize,
+    sequences: &mut [&mut Sequence],
+    b: &mut Buffers<B>,
+) -> Result<()> {
+    let (d, hidden) = (shape.wide(), shape.hidden);
+    backend.embed(&weights.embedding, &mut b.wide)?;
+    backend.enter(format_args!("trunk"));
+    backend.observe("embed", &b.wide, count, d);
+    let (mut gdn, mut cache, mut ple) = (0, 0, 0);
+    for (i, layer) in weights.layers.iter().enumerate() {
+        backend.enter(format_args!("layer{i}"));
+        if let Some(injection) = &layer.ple {
+            backend.ple(&injection.ple, ple, &b.ngram[ple], sequences, &mut b.wide)?;
+            ple += 1;
+        }
+        backend.hyper_read(&layer.mixer_hyper, count, &b.wide, &mut b.x, &mut b.inject)?;
+        backend.observe("attn_hc.0", &b.x, count, hidden);
+        backend.observe("attn_hc.1", &b.wide, count, d);
+        backend.observe("attn_hc.2", &b.inject, count, shape.hyper.streams);
+        match &layer.mixer {
+            LayerMixer::Gdn(w) => {
+                backend.gdn(w, gdn, &b.x, sequences, &mut b.y)?;
+                backend.observe("gdn", &b.y, count, hidden);
+                gdn += 1;
+            }
+            LayerMixer::Qsa(_) => {
+                qsa(backend, layer, cache, sequences, b)?;
+                backend.observe("attn", &b.y, count, hidden);
+                cache += 1;
+            }
+        }
+        experts(backend, layer, count, shape, b, Stream::Trunk)?;
+        backend.observe("out", &b.wide, count, d);
+    }
+    Ok(())
 }
 
 fn qsa<B: Backend>(

@@ -7,12 +7,14 @@
 use tracing::info;
 
 use super::forward::Model;
-use super::names::{self, Group, Parameters, Part};
+use super::names::{self, Parameters, Part, Sizes, Synthetic};
 use super::{bind, config, config_gguf};
-use crate::arena::Arena;
 pub use crate::arena::plan::Plan;
+use crate::arena::{Arena, vmm};
 use crate::backend::BackendOptions;
 use crate::backend::cpu::Cpu;
+use crate::backend::hip::options::{HipOptions, auto_kv_mode};
+use crate::backend::hip::{Gpu, Hip};
 use crate::config::{AttentionMode, KvBackend, KvMode, RopePrecision, Shape};
 use crate::error::{Error, Result};
 use crate::state::StateLayout;
@@ -46,6 +48,8 @@ pub struct LoadOptions {
     pub mtp: bool,
     /// The only ids that the MTP head may draft; none: all of them.
     pub draft_ids: Option<Vec<u32>>,
+    /// Whether a GPU may gather selected keys before attention.
+    pub gather: bool,
     /// Bytes that weights, state and scratch may take together.
     pub memory_limit: Option<usize>,
 }
@@ -64,6 +68,9 @@ impl LoadOptions {
 /// Rows of a prefill chunk on the CPU: enough that a decoded weight block is used by many rows, few enough that the
 /// residual streams of a chunk stay in the last-level cache.
 pub const DEFAULT_MAX_ROWS: usize = 512;
+
+/// Rows of a prefill chunk on a GPU: large enough that experts' tiles fill.
+pub const DEFAULT_GPU_ROWS: usize = 4096;
 
 /// Granularity of the advice on which context would fit.
 const CONTEXT_STEP: usize = 256;
@@ -88,6 +95,7 @@ impl Default for LoadOptions {
             rewind_rows: 0,
             mtp: false,
             draft_ids: None,
+            gather: true,
             memory_limit: None,
         }
     }
@@ -99,6 +107,41 @@ pub struct Opened {
     pub checkpoint: Checkpoint,
     /// The checked shape; `mtp_layers` says what the checkpoint holds.
     pub shape: Shape,
+    synthetic: Option<Synthetic>,
+}
+
+impl Opened {
+    /// A model that is in no file (see [`Synthetic::new`]).
+    ///
+    /// # Errors
+    /// `Invalid`, for a name that is not known.
+    pub fn synthetic(name: &str) -> Result<Opened> {
+        let synthetic = Synthetic::new(name)?;
+        let (checkpoint, shape) = (Checkpoint::nowhere(name), synthetic.shape().clone());
+        Ok(Opened { checkpoint, shape, synthetic: Some(synthetic) })
+    }
+
+    /// Bytes of all weights.
+    ///
+    /// # Errors
+    /// `Model`, if the names are of another architecture.
+    pub fn bytes(&self) -> Result<u64> {
+        let sizes = self.parameters()?.sizes();
+        Ok((sizes.dense + sizes.experts + sizes.mtp + sizes.table) as u64)
+    }
+
+    /// Hash of the tensors' names, shapes, types and beginnings.
+    pub fn fingerprint(&self) -> String {
+        self.checkpoint.fingerprint().iter().take(8).map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    /// What answers for the weights.
+    fn parameters(&self) -> Result<Box<dyn Parameters + '_>> {
+        match &self.synthetic {
+            Some(synthetic) => Ok(Box::new(synthetic)),
+            None => names::of(&self.checkpoint, &self.shape),
+        }
+    }
 }
 
 /// Reads config.json and the weight files' headers, or those of a GGUF model, which say both.
@@ -122,7 +165,7 @@ pub fn open(source: &Source) -> Result<Opened> {
         info!(model = source.name(), "the config names an MTP head that the weight files do not have");
     }
     shape.mtp_layers = usize::from(has_head);
-    Ok(Opened { checkpoint, shape })
+    Ok(Opened { checkpoint, shape, synthetic: None })
 }
 
 /// Loads a model for the CPU. `progress` is called with the share done, from 0 to 1.
@@ -132,39 +175,101 @@ pub fn open(source: &Source) -> Result<Opened> {
 /// for the files.
 pub fn cpu(opened: Opened, options: &LoadOptions, progress: &mut dyn FnMut(f32)) -> Result<Model<Cpu>> {
     if options.memory_limit.is_some() {
-        plan(&opened, options)?.check(|limit| largest_context(&opened, options, limit))?;
+        plan(&opened, options)?.check(|limit| largest_context(&opened, options, limit, &plan))?;
     }
-    let Opened { checkpoint, shape } = opened;
+    let shape = opened.shape.clone();
     let layout = state_layout(&shape, options)?;
     let backend_options = backend_options(&layout, options);
     let arena = Arena::host(options.kv_backend());
     let mut backend = Cpu::new(&shape, backend_options);
-    let parameters = names::of(&checkpoint, &shape)?;
+    let parameters = opened.parameters()?;
     let weights = bind::bind(&*parameters, &shape, &mut backend, options.mtp, options.draft_ids.as_deref(), progress)?;
     Model::new(shape, weights, backend, arena, layout, backend_options.max_rows)
 }
 
-/// What a run of a model would take, from the headers alone.
+/// Loads a model for a GPU. Without a limit, the memory that is free on it is one.
+///
+/// # Errors
+/// As for [`cpu`], and `Device`.
+pub fn hip(opened: Opened, gpu: Gpu, options: &LoadOptions, progress: &mut dyn FnMut(f32)) -> Result<Model<Hip>> {
+    let free = gpu.context().memory_info()?.free;
+    let options =
+        &LoadOptions { memory_limit: Some(options.memory_limit.unwrap_or(free).min(free)), ..options.clone() };
+    let arch = gpu.arch().to_string();
+    let plan = |opened: &Opened, options: &LoadOptions| hip_plan(opened, options, &arch);
+    plan(&opened, options)?.check(|limit| largest_context(&opened, options, limit, &plan))?;
+    let options = &gpu_defaults(options, &arch);
+    let shape = opened.shape.clone();
+    let layout = state_layout(&shape, options)?;
+    let hip_options = hip_options(&layout, options);
+    let arena = vmm::open(
+        gpu.context(),
+        gpu.canary()?,
+        vmm::Options { choice: options.kv_backend, ..vmm::Options::default() },
+    )?;
+    let mut backend = Hip::new(gpu, &shape, hip_options)?;
+    let parameters = opened.parameters()?;
+    let drafts = options.draft_ids.as_deref();
+    let weights = bind::bind(&*parameters, &shape, &mut backend, options.mtp, drafts, progress)?;
+    backend.loaded()?;
+    Model::new(shape, weights, backend, arena.arena, layout, hip_options.max_rows)
+}
+
+/// What a GPU does where the user leaves it open.
+fn gpu_defaults(options: &LoadOptions, arch: &str) -> LoadOptions {
+    LoadOptions { kv_mode: Some(options.kv_mode.unwrap_or_else(|| auto_kv_mode(arch))), ..options.clone() }
+}
+
+fn hip_options(layout: &StateLayout, options: &LoadOptions) -> HipOptions {
+    HipOptions {
+        max_rows: options.max_rows.clamp(1, layout.max_sequence),
+        max_sequence: layout.max_sequence,
+        rewind_rows: options.rewind_rows,
+        attention: options.attention,
+        rope: options.rope,
+        kv_mode: layout.kv.mode(),
+        gather: options.gather,
+    }
+}
+
+/// What a run of a model would take of a GPU of architecture `arch`.
+///
+/// # Errors
+/// `Invalid`, for options that do not fit the model.
+pub fn hip_plan(opened: &Opened, options: &LoadOptions, arch: &str) -> Result<Plan> {
+    let shape = &opened.shape;
+    let options = &gpu_defaults(options, arch);
+    let layout = state_layout(shape, options)?;
+    let hip = hip_options(&layout, options);
+    let mut plan = Plan::new(layout.max_sequence, options.memory_limit);
+    let weights = plan_weights(&mut plan, opened, options)?;
+    plan_state(&mut plan, &layout, options);
+    plan.memory("activations", Model::<Hip>::buffer_bytes(shape, hip.max_rows, options.mtp));
+    plan.memory("operation scratch", Hip::scratch_bytes(shape, &hip));
+    plan.file("n-gram table", weights.table);
+    Ok(plan)
+}
+
+/// What a run of a model would take of the host, from the headers alone.
 ///
 /// # Errors
 /// `Invalid`, for options that do not fit the model.
 pub fn plan(opened: &Opened, options: &LoadOptions) -> Result<Plan> {
-    let Opened { checkpoint, shape } = opened;
+    let shape = &opened.shape;
     let layout = state_layout(shape, options)?;
     let backend = backend_options(&layout, options);
     let mut plan = Plan::new(layout.max_sequence, options.memory_limit);
-    let parameters = names::of(checkpoint, shape)?;
-    let weights = WeightBytes::of(&*parameters, options.mtp);
-    plan.memory("dense weights", weights.dense);
-    plan.memory("routed experts", weights.experts);
-    if weights.mtp > 0 {
-        plan.memory("MTP head", weights.mtp);
-    }
-    if let Some(ids) = options.draft_ids.as_ref().filter(|_| options.mtp) {
-        let head = parameters.matrix(Part::Trunk, "lm_head.weight", shape.vocab, shape.hidden)?;
-        plan.memory("draft vocabulary", ids.len() * head.format.row_bytes(shape.hidden));
-    }
+    let weights = plan_weights(&mut plan, opened, options)?;
     plan.memory("n-gram rows in memory", weights.table.min(ngram::RESIDENT_BYTES));
+    plan_state(&mut plan, &layout, options);
+    plan.memory("activations", Model::<Cpu>::buffer_bytes(shape, backend.max_rows, options.mtp));
+    plan.memory("operation scratch", Cpu::scratch_bytes(shape, &backend));
+    plan.memory("program and tokenizer", PROGRAM_BYTES + shape.vocab * TOKENIZER_BYTES);
+    plan.file("n-gram table", weights.table);
+    Ok(plan)
+}
+
+fn plan_state(plan: &mut Plan, layout: &StateLayout, options: &LoadOptions) {
     // Saturating: a context that no machine holds is refused by the limit, not by an overflow.
     let sequences = |bytes: usize| bytes.saturating_mul(options.sequences);
     let times = if options.sequences > 1 { format!(" x {}", options.sequences) } else { String::new() };
@@ -173,15 +278,30 @@ pub fn plan(opened: &Opened, options: &LoadOptions) -> Result<Plan> {
     if options.kept_bytes > 0 {
         plan.memory("earlier requests", options.kept_bytes);
     }
-    plan.memory("activations", Model::<Cpu>::buffer_bytes(shape, backend.max_rows, options.mtp));
-    plan.memory("operation scratch", Cpu::scratch_bytes(shape, &backend));
-    plan.memory("program and tokenizer", PROGRAM_BYTES + shape.vocab * TOKENIZER_BYTES);
-    plan.file("n-gram table", weights.table);
-    Ok(plan)
+}
+
+fn plan_weights(plan: &mut Plan, opened: &Opened, options: &LoadOptions) -> Result<Sizes> {
+    let weights = opened.parameters()?.sizes();
+    plan.memory("dense weights", weights.dense);
+    plan.memory("routed experts", weights.experts);
+    if options.mtp && weights.mtp > 0 {
+        plan.memory("MTP head", weights.mtp);
+    }
+    if let Some(ids) = options.draft_ids.as_ref().filter(|_| options.mtp) {
+        let shape = &opened.shape;
+        let head = opened.parameters()?.matrix(Part::Trunk, "lm_head.weight", shape.vocab, shape.hidden)?;
+        plan.memory("draft vocabulary", ids.len() * head.format.row_bytes(shape.hidden));
+    }
+    Ok(weights)
 }
 
 /// The largest context (in steps of 256 tokens) whose plan keeps `limit`.
-fn largest_context(opened: &Opened, options: &LoadOptions, limit: usize) -> Option<usize> {
+fn largest_context(
+    opened: &Opened,
+    options: &LoadOptions,
+    limit: usize,
+    plan: &dyn Fn(&Opened, &LoadOptions) -> Result<Plan>,
+) -> Option<usize> {
     let fits = |context: usize| {
         let options = LoadOptions { max_sequence: Some(context), ..options.clone() };
         plan(opened, &options).is_ok_and(|plan| plan.total() <= limit)
@@ -192,30 +312,6 @@ fn largest_context(opened: &Opened, options: &LoadOptions, limit: usize) -> Opti
         if fits(middle * CONTEXT_STEP) { low = middle } else { high = middle - 1 }
     }
     (low > 0).then_some(low * CONTEXT_STEP)
-}
-
-/// Stored bytes by what happens to them.
-struct WeightBytes {
-    dense: usize,
-    experts: usize,
-    mtp: usize,
-    table: usize,
-}
-
-impl WeightBytes {
-    fn of(parameters: &dyn Parameters, mtp: bool) -> WeightBytes {
-        let mut bytes = WeightBytes { dense: 0, experts: 0, mtp: 0, table: 0 };
-        for tensor in parameters.checkpoint().list() {
-            match parameters.group(tensor.name) {
-                Group::Dense => bytes.dense += tensor.bytes,
-                Group::Experts => bytes.experts += tensor.bytes,
-                Group::Table => bytes.table += tensor.bytes,
-                Group::Mtp if mtp => bytes.mtp += tensor.bytes,
-                Group::Mtp | Group::Unused => {}
-            }
-        }
-        bytes
-    }
 }
 
 fn state_layout(shape: &Shape, options: &LoadOptions) -> Result<StateLayout> {

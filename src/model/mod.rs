@@ -17,8 +17,7 @@ use crate::config::Shape;
 use crate::error::{Error, Result};
 use crate::state::Sequence;
 
-/// Rows that one call of [`LanguageModel::logits`] may ask for: its buffer is planned at load.
-pub const LOGIT_ROWS: usize = 16;
+pub use crate::backend::LOGIT_ROWS;
 
 /// Tokens to feed to one sequence in a step.
 pub struct Feed<'a> {
@@ -44,6 +43,10 @@ pub trait LanguageModel: Send {
     fn max_rows(&self) -> usize;
     /// The most tokens that a sequence may hold.
     fn max_sequence(&self) -> usize;
+    /// Moves to the calling thread, which makes all calls from now on.
+    fn adopt(&mut self) -> Result<()> {
+        Ok(())
+    }
     /// An empty sequence. Fails with `InsufficientMemory` if its state does not fit.
     fn new_sequence(&mut self) -> Result<Sequence>;
     /// Runs one step: rows of several sequences, in the order given. On an error no sequence has changed its length.

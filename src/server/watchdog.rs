@@ -24,7 +24,7 @@ pub async fn watch(app: &App) -> String {
         if loaded.engine.status().in_step.is_some_and(|taken| taken > limit) {
             return format!(
                 "the {} has not come back from a step for {} s: it counts as stuck (--watchdog), and the server ends",
-                loaded.receipt.device,
+                loaded.receipt.placement.device,
                 limit.as_secs_f64()
             );
         }

@@ -286,11 +286,17 @@ impl KvCache {
     }
 
     /// Appends the rows of `tokens`, plane by plane, as they are stored. They begin at a block.
-    pub fn copy_out(&self, tokens: ops::Range<usize>, into: &mut Vec<u8>) {
+    ///
+    /// # Errors
+    /// `Device`.
+    pub fn copy_out(&self, tokens: ops::Range<usize>, into: &mut Vec<u8>) -> Result<()> {
         for plane in PLANES {
             let (rows, bytes) = (self.whole_rows(plane, &tokens), self.layout.row_bytes(plane));
-            into.extend_from_slice(&self.plane(plane).bytes()[rows.start * bytes..rows.end * bytes]);
+            let at = into.len();
+            into.resize(at + rows.len() * bytes, 0);
+            self.plane(plane).read(rows.start * bytes, &mut into[at..])?;
         }
+        Ok(())
     }
 
     /// Writes rows that `copy_out` gave for `tokens` back, but none at or behind token `end`, and returns what is left
@@ -304,8 +310,7 @@ impl KvCache {
             let Some((rows, behind)) = rest.split_at_checked(stored.len() * bytes) else {
                 return Err(Error::invalid("stored keys and values are shorter than their tokens"));
             };
-            let to = &mut self.planes[plane as usize].bytes_mut()[wanted.start * bytes..wanted.end * bytes];
-            to.copy_from_slice(&rows[..to.len()]);
+            self.planes[plane as usize].write(wanted.start * bytes, &rows[..wanted.len() * bytes])?;
             rest = behind;
         }
         Ok(rest)
@@ -325,7 +330,7 @@ impl KvCache {
             Plane::BlockKeys => tokens / layout.ratio * layout.row_bytes(plane),
             _ => tokens * layout.row_bytes(plane),
         });
-        if tokens > other.max_tokens || PLANES.iter().zip(bytes).any(|(&p, n)| other.plane(p).bytes().len() < n) {
+        if tokens > other.max_tokens || PLANES.iter().zip(bytes).any(|(&p, n)| other.plane(p).committed() < n) {
             return Err(Error::invalid(format!(
                 "cannot fork {tokens} tokens: '{}' has fewer",
                 other.planes[0].label()
@@ -333,7 +338,7 @@ impl KvCache {
         }
         self.ensure(tokens)?;
         for ((to, from), n) in self.planes.iter_mut().zip(&other.planes).zip(bytes) {
-            to.bytes_mut()[..n].copy_from_slice(&from.bytes()[..n]);
+            to.copy_from(from, n)?;
         }
         Ok(())
     }

@@ -235,7 +235,7 @@ impl Sequence {
         for (to, from) in copy.kv.iter_mut().zip(&self.kv) {
             to.copy_from(from, self.len())?;
         }
-        copy.recurrent.floats_mut().copy_from_slice(self.recurrent.floats());
+        copy.recurrent.copy_from(&self.recurrent)?;
         copy.ids.clone_from(&self.ids);
         copy.pending = self.pending;
         copy.head = self.head;
@@ -243,20 +243,23 @@ impl Sequence {
     }
 
     /// Remembers this moment.
-    pub fn snapshot(&self) -> Snapshot {
-        let recurrent = self.recurrent.floats().to_vec();
-        Snapshot { ids: self.ids.clone(), pending: self.pending, head: self.head.without_promise(), recurrent }
+    ///
+    /// # Errors
+    /// `Device`.
+    pub fn snapshot(&self) -> Result<Snapshot> {
+        let recurrent = self.recurrent.save()?;
+        Ok(Snapshot { ids: self.ids.clone(), pending: self.pending, head: self.head.without_promise(), recurrent })
     }
 
     /// Goes back to a snapshot of this sequence (or of the one it was forked from).
     ///
     /// # Errors
-    /// `Invalid`, if the sequence does not start with the snapshot's tokens; nothing changes.
+    /// `Invalid`, if the sequence does not start with the snapshot's tokens; nothing changes. `Device`.
     pub fn restore(&mut self, snapshot: &Snapshot) -> Result<()> {
-        if !self.ids.starts_with(&snapshot.ids) || snapshot.recurrent.len() != self.recurrent.floats().len() {
+        if !self.ids.starts_with(&snapshot.ids) || snapshot.recurrent.len() != self.recurrent.len() {
             return Err(Error::invalid("the snapshot belongs to another sequence, or to one that was rewritten since"));
         }
-        self.recurrent.floats_mut().copy_from_slice(&snapshot.recurrent);
+        self.recurrent.load(&snapshot.recurrent)?;
         self.ids.truncate(snapshot.ids.len());
         self.pending = snapshot.pending;
         self.head = snapshot.head;
@@ -265,11 +268,15 @@ impl Sequence {
     }
 
     /// Empties the sequence and keeps its memory, for the next user of the slot.
-    pub fn reset(&mut self) {
+    ///
+    /// # Errors
+    /// `Device`; nothing changes.
+    pub fn reset(&mut self) -> Result<()> {
+        self.recurrent.clear()?;
         self.ids.clear();
         self.pending = 0;
         self.head = Head::new(self.layout.mtp_caches > 0);
         self.inside_step = false;
-        self.recurrent.floats_mut().fill(0.0);
+        Ok(())
     }
 }

@@ -116,18 +116,59 @@ impl Recurrent {
         &self.layout
     }
 
-    /// Address of the first byte.
-    pub fn base(&self) -> u64 {
-        self.range.base()
+    /// Addresses of a GDN layer's parts, in the order of [`GdnState`]'s fields; `layer` counts GDN layers.
+    pub fn gdn_addresses(&self, layer: usize) -> [u64; 6] {
+        let GdnParts { state, window, keys, values, decay, strength } = &self.layout.gdn[layer];
+        [state, window, keys, values, decay, strength].map(|part| self.address(part))
+    }
+    /// Address of the ring of hidden rows; it has none without an MTP head.
+    pub fn hidden_address(&self) -> u64 {
+        self.address(&self.layout.hidden)
+    }
+    /// Address of a PLE layer's window; `layer` counts PLE layers.
+    pub fn ple_address(&self, layer: usize) -> u64 {
+        self.address(&self.layout.ple[layer])
+    }
+    fn address(&self, part: &Span<usize>) -> u64 {
+        self.range.base() + (part.start * size_of::<f32>()) as u64
     }
 
-    /// All floats, for copies and comparisons.
+    /// A copy of all floats, from wherever they lie.
+    ///
+    /// # Errors
+    /// `Device`; the same for the three below.
+    pub fn save(&self) -> Result<Vec<f32>> {
+        let mut floats = vec![0.0; self.layout.floats];
+        self.range.read(0, bytemuck::cast_slice_mut(&mut floats))?;
+        Ok(floats)
+    }
+    /// Takes a copy that was saved. Its length is the layout's.
+    pub fn load(&mut self, floats: &[f32]) -> Result<()> {
+        self.range.write(0, cast_slice(floats))
+    }
+    /// Becomes equal to another state of the same layout.
+    pub fn copy_from(&mut self, other: &Recurrent) -> Result<()> {
+        self.range.copy_from(&other.range, self.layout.bytes())
+    }
+    /// Becomes the state of an empty sequence.
+    pub fn clear(&mut self) -> Result<()> {
+        self.range.zero(self.layout.bytes())
+    }
+    /// Floats of the whole state.
+    pub fn len(&self) -> usize {
+        self.layout.floats
+    }
+    /// Never: an arena has no empty ranges.
+    pub fn is_empty(&self) -> bool {
+        self.layout.floats == 0
+    }
+
+    /// All floats, for comparisons. Host memory only, like the parts below.
     pub fn floats(&self) -> &[f32] {
         cast_slice(&self.range.bytes()[..self.layout.bytes()])
     }
 
-    /// All floats, to be overwritten by a copy.
-    pub fn floats_mut(&mut self) -> &mut [f32] {
+    fn floats_mut(&mut self) -> &mut [f32] {
         let bytes = self.layout.bytes();
         bytemuck::cast_slice_mut(&mut self.range.bytes_mut()[..bytes])
     }

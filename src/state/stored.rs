@@ -31,23 +31,27 @@ pub struct Stored {
 impl Stored {
     /// Copies `sequence` up to the last of `moments`, which are its own and ascend; what `like` has in common with it
     /// is shared. `None`, if there is no moment to come back to.
-    pub fn of(sequence: &Sequence, moments: &[Arc<Snapshot>], like: Option<&Stored>) -> Option<Stored> {
-        let ids = moments.last()?.ids().to_vec();
+    ///
+    /// # Errors
+    /// `Device`.
+    pub fn of(sequence: &Sequence, moments: &[Arc<Snapshot>], like: Option<&Stored>) -> Result<Option<Stored>> {
+        let Some(ids) = moments.last().map(|moment| moment.ids().to_vec()) else { return Ok(None) };
         let stride = SEGMENT_TOKENS.next_multiple_of(sequence.layout.kv.ratio());
         let shared = like.filter(|like| like.stride == stride);
         let same = shared.map_or(0, |like| like.final_rows(common(&like.ids, &ids)));
         let segments = spans(ids.len(), stride).enumerate().map(|(at, span)| {
             let shared = shared.filter(|_| span.end <= same && span.len() == stride);
             match shared.and_then(|like| like.segments.get(at)) {
-                Some(segment) => segment.clone(),
+                Some(segment) => Ok(segment.clone()),
                 None => {
                     let mut bytes = Vec::with_capacity(span.len() * sequence.layout.kv.bytes_per_token());
-                    sequence.kv.iter().for_each(|cache| cache.copy_out(span.clone(), &mut bytes));
-                    Arc::new(bytes)
+                    sequence.kv.iter().try_for_each(|cache| cache.copy_out(span.clone(), &mut bytes))?;
+                    Ok(Arc::new(bytes))
                 }
             }
         });
-        Some(Stored { segments: segments.collect(), stride, moments: moments.to_vec(), ids })
+        let segments = segments.collect::<Result<_>>()?;
+        Ok(Some(Stored { segments, stride, moments: moments.to_vec(), ids }))
     }
 
     /// Rows that whoever begins with the same `tokens` tokens has in every cache: where an MTP head follows, its row
@@ -90,7 +94,8 @@ impl Sequence {
     /// `InsufficientMemory`, or `Invalid` for a moment that is not one of its; the sequence is empty then.
     pub fn take_up(&mut self, stored: &Stored, moment: &Snapshot) -> Result<()> {
         self.begin_at(moment, stored.ids())?;
-        self.copy_rows(stored, moment.ids().len()).and_then(|()| self.end_at(moment)).inspect_err(|_| self.reset())
+        let taken = self.copy_rows(stored, moment.ids().len()).and_then(|()| self.end_at(moment));
+        self.or_empty(taken)
     }
 
     fn copy_rows(&mut self, stored: &Stored, tokens: usize) -> Result<()> {
@@ -114,11 +119,20 @@ impl Sequence {
         self.begin_at(moment, other.ids())?;
         let mut pairs = self.kv.iter_mut().zip(&other.kv);
         let copied = pairs.try_for_each(|(to, from)| to.copy_from(from, moment.ids().len()));
-        copied.and_then(|()| self.end_at(moment)).inspect_err(|_| self.reset())
+        let taken = copied.and_then(|()| self.end_at(moment));
+        self.or_empty(taken)
+    }
+
+    /// Empties the sequence if it could not be taken over.
+    fn or_empty(&mut self, taken: Result<()>) -> Result<()> {
+        match taken {
+            Ok(()) => Ok(()),
+            Err(error) => self.reset().and(Err(error)),
+        }
     }
 
     fn begin_at(&mut self, moment: &Snapshot, ids: &[u32]) -> Result<()> {
-        self.reset();
+        self.reset()?;
         if !ids.starts_with(moment.ids()) {
             return Err(Error::invalid("the moment belongs to another sequence"));
         }

@@ -73,8 +73,13 @@ impl Checkpoint {
         if source.is_gguf() { gguf::open(source) } else { shards::open(source) }
     }
 
+    /// A checkpoint without tensors, of a model that is in no file.
+    pub fn nowhere(name: &str) -> Checkpoint {
+        Checkpoint { name: name.into(), files: Vec::new(), tensors: BTreeMap::new(), gguf: None }
+    }
+
     pub(super) fn empty(source: &Source) -> Checkpoint {
-        Checkpoint { name: source.name().into(), files: Vec::new(), tensors: BTreeMap::new(), gguf: None }
+        Checkpoint::nowhere(source.name())
     }
 
     /// Adds a file's tensors; a name that is there already is an error.
@@ -169,10 +174,11 @@ impl Checkpoint {
     }
 
     /// The weight matrix `[rows, cols]` of this name. FP8 needs its scales beside it: `weight_scale_inv` for `weight`,
-    /// one BF16 or F32 value a block of 128 x 128 (spec 5.2).
+    /// one BF16 or F32 value a block of 128 x 128 (spec 5.2), and nothing but numbers.
     pub fn matrix(&self, name: &str, rows: usize, cols: usize) -> Result<Matrix> {
         let mut matrix = self.expect(name, &[rows, cols])?.to_matrix()?;
         if matrix.format == Format::F8E4m3 {
+            matrix.format.check_numbers(name, &matrix.data)?;
             let scales = format!("{name}_scale_inv");
             let blocks = [rows.div_ceil(SCALE_BLOCK), cols.div_ceil(SCALE_BLOCK)];
             matrix.scales = Some(Arc::new(block_scales(self.expect(&scales, &blocks)?.to_f32()?, cols)));

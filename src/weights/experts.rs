@@ -125,12 +125,13 @@ fn split_joint(
     (0..first.shape[0]).map(expert).collect()
 }
 
-/// Scales `[experts, rows / 128, cols / 128]` of a packed FP8 tensor, `None` for other formats. transformers writes
+/// Scales `[experts, rows / 128, cols / 128]` of a packed FP8 tensor of numbers, `None` for other formats. transformers writes
 /// `gate_up_proj_scale_inv`; the spelling of separate experts is accepted too.
 fn packed_scales(checkpoint: &Checkpoint, packed: &Tensor) -> Result<Option<Vec<f32>>> {
     if packed.format != Format::F8E4m3 {
         return Ok(None);
     }
+    packed.format.check_numbers(&packed.name, &packed.data)?;
     let mut name = format!("{}_scale_inv", packed.name);
     let other = format!("{}.weight_scale_inv", packed.name);
     if checkpoint.contains(&other) {

@@ -65,7 +65,11 @@ impl NgramTable {
     /// The table in the one tensor `name`, `[rows, row_dim]` (GGUF, spec 5.4).
     pub fn whole(checkpoint: &Checkpoint, name: &str, rows: u64, row_dim: usize) -> Result<NgramTable> {
         let missing = || Error::model(format!("{} has no n-gram table '{name}'", checkpoint.name()));
-        let tensor = checkpoint.get(name)?.ok_or_else(missing)?;
+        NgramTable::of(checkpoint, checkpoint.get(name)?.ok_or_else(missing)?, rows, row_dim)
+    }
+
+    /// The table in a tensor `[rows, row_dim]`; `checkpoint` is named in messages.
+    pub fn of(checkpoint: &Checkpoint, tensor: Tensor, rows: u64, row_dim: usize) -> Result<NgramTable> {
         NgramTable::assemble(checkpoint, vec![tensor], None, rows, row_dim)
     }
 

@@ -11,8 +11,8 @@ use hipfire::arena::{Arena, KvBackend, Limits};
 use hipfire::config::{
     AttentionShape, Gate, GdnShape, HeadMap, HyperShape, IndexerShape, KvMode, Mixer, MoeShape, RopeShape, Shape,
 };
-use hipfire::engine::{Engine, Event, MemoryUse, Options, Request, SamplingParams, Stream};
 use hipfire::engine::speculate::Speculation;
+use hipfire::engine::{Engine, Event, MemoryUse, Options, Request, SamplingParams, Stream};
 use hipfire::error::Result;
 use hipfire::model::{Feed, LOGIT_ROWS, LanguageModel};
 use hipfire::state::{Sequence, StateLayout};

@@ -4,8 +4,6 @@
 //! state and embedding.
 //! Always true: `n`, the normed streams, is what the gate multiplies and what down and inject read.
 
-use std::ops::Range;
-
 use rayon::prelude::*;
 
 use super::{Cpu, Pool, activation, elementwise, linear, norm};
@@ -99,22 +97,24 @@ pub fn load(rows: &Rows, d: usize, sequences: &[&mut Sequence], to: &mut [f32]) 
     }
 }
 
-/// `out_s = hidden · norm(wide)_s + embedding · norm(e)`: one statistic over all streams of `wide`.
+/// `out_s = hidden · norm(wide)_s + embedding · norm(e)`: one statistic over all streams of row `sources[r]` of `wide`, or
+/// of `out` without one.
 #[allow(clippy::too_many_arguments)] // the operation's operands; grouping them would name nothing
 pub fn fuse(
     shape: &Shape,
     w: &MtpFuse<Cpu>,
     table: &Matrix,
     ids: &[u32],
-    wide: &[f32],
-    sources: Range<usize>,
+    wide: Option<&[f32]>,
+    sources: &[usize],
     out: &mut [f32],
     pool: &mut Pool,
 ) {
     let (hidden, d, rows) = (shape.hidden, shape.wide(), ids.len());
     let [normed, embedded, shared] = pool.cut([rows * d, rows * hidden, rows * hidden]);
-    for (row, &id) in ids.iter().enumerate() {
-        let source = &wide[(sources.start + row) * d..][..d];
+    let wide = wide.unwrap_or(out);
+    for (row, (&id, &source)) in ids.iter().zip(sources).enumerate() {
+        let source = &wide[source * d..][..d];
         norm::rms_into(source, &w.norm_hidden, shape.norm_eps, &mut normed[row * d..][..d]);
         let embedding = &mut embedded[row * hidden..][..hidden];
         table.decode_row(id as usize, embedding);

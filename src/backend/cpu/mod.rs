@@ -19,14 +19,14 @@ mod hyper;
 mod integers;
 pub mod lanes;
 pub mod linear;
-pub mod mixture;
+pub(in crate::backend) mod mixture;
 pub mod moe;
 pub(in crate::backend) mod norm;
 mod packed;
 mod ple;
 mod qsa;
 mod quantised;
-mod rope;
+pub(in crate::backend) mod rope;
 pub(in crate::backend) mod select;
 pub mod simd;
 mod target;
@@ -36,7 +36,7 @@ use std::fmt;
 use std::ops::Range;
 
 use super::dense::DensePasses;
-use super::{Backend, BackendOptions, Gdn, HyperRead, Moe, MtpFuse, Observed, Observer, Ple, Qsa, Rows};
+use super::{Backend, BackendOptions, Gdn, HyperRead, Moe, MtpFuse, Observed, Observer, Ple, Program, Qsa, Rows};
 use crate::config::Shape;
 use crate::error::Result;
 use crate::state::Sequence;
@@ -48,6 +48,8 @@ use rope::Rope;
 pub struct Cpu {
     shape: Shape,
     rows: Rows,
+    /// Rows that `gather` and `mtp_fuse` read.
+    chosen: Vec<usize>,
     rope: Rope,
     qsa: qsa::Scratch,
     moe: MoeScratch,
@@ -62,6 +64,7 @@ impl Cpu {
         let m = &shape.moe;
         Cpu {
             rows: Rows::default(),
+            chosen: Vec::with_capacity(options.max_rows),
             rope: Rope::new(&shape.rope, options.rope, options.max_rows),
             qsa: qsa::Scratch::new(shape, &options),
             moe: MoeScratch::new(options.max_rows, m.top_k, m.experts, m.intermediate, shape.hidden),
@@ -117,7 +120,7 @@ impl Backend for Cpu {
     fn matrix(&mut self, matrix: Matrix) -> Result<Matrix> {
         Ok(matrix)
     }
-    fn experts(&mut self, experts: Vec<Expert>) -> Result<Vec<Expert>> {
+    fn experts(&mut self, experts: Vec<Expert>, _: [&Matrix; 3]) -> Result<Vec<Expert>> {
         Ok(experts)
     }
     fn vector(&mut self, values: Vec<f32>) -> Result<Vec<f32>> {
@@ -127,7 +130,7 @@ impl Backend for Cpu {
         Ok(vec![0.0; rows * width])
     }
 
-    fn begin(&mut self, rows: &Rows) -> Result<()> {
+    fn begin(&mut self, rows: &Rows, _: &[&mut Sequence]) -> Result<()> {
         self.rows.clone_from(rows);
         self.rope.begin(&rows.positions);
         if let Some(observer) = &mut self.observer {
@@ -137,6 +140,14 @@ impl Backend for Cpu {
         }
         Ok(())
     }
+    fn choose(&mut self, rows: &[usize]) -> Result<()> {
+        self.chosen.clear();
+        self.chosen.extend_from_slice(rows);
+        Ok(())
+    }
+    fn run(&mut self, _: Program, work: &mut dyn FnMut(&mut Cpu) -> Result<()>) -> Result<()> {
+        work(self)
+    }
     fn upload(&mut self, values: &[f32], to: &mut Vec<f32>) -> Result<()> {
         to[..values.len()].copy_from_slice(values);
         Ok(())
@@ -145,8 +156,8 @@ impl Backend for Cpu {
         into.copy_from_slice(&from[rows.start * width..rows.end * width]);
         Ok(())
     }
-    fn gather(&mut self, from: &Vec<f32>, rows: &[usize], width: usize, to: &mut Vec<f32>) -> Result<()> {
-        for (to, &row) in to.chunks_exact_mut(width).zip(rows) {
+    fn gather(&mut self, from: &Vec<f32>, width: usize, to: &mut Vec<f32>) -> Result<()> {
+        for (to, &row) in to.chunks_exact_mut(width).zip(&self.chosen) {
             to.copy_from_slice(&from[row * width..(row + 1) * width]);
         }
         Ok(())
@@ -230,11 +241,11 @@ impl Backend for Cpu {
         &mut self,
         w: &MtpFuse<Cpu>,
         table: &Matrix,
-        wide: &Vec<f32>,
-        sources: Range<usize>,
+        wide: Option<&Vec<f32>>,
         out: &mut Vec<f32>,
     ) -> Result<()> {
-        hyper::fuse(&self.shape, w, table, &self.rows.ids, wide, sources, out, &mut self.pool);
+        let wide = wide.map(Vec::as_slice);
+        hyper::fuse(&self.shape, w, table, &self.rows.ids, wide, &self.chosen, out, &mut self.pool);
         Ok(())
     }
 

@@ -81,6 +81,7 @@ pub struct HyperGateArgs {
     pub low: u64_,
     pub raw: u64_,
     pub up: u64_,
+    pub scales: u64_,
     pub rows: u32_,
     pub streams: u32_,
     pub hidden: u32_,
@@ -88,7 +89,7 @@ pub struct HyperGateArgs {
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of HyperGateArgs"][::core::mem::size_of::<HyperGateArgs>() - 64usize];
+    ["Size of HyperGateArgs"][::core::mem::size_of::<HyperGateArgs>() - 72usize];
     ["Alignment of HyperGateArgs"][::core::mem::align_of::<HyperGateArgs>() - 8usize];
     ["Offset of field: HyperGateArgs::x"][::core::mem::offset_of!(HyperGateArgs, x) - 0usize];
     ["Offset of field: HyperGateArgs::inject"][::core::mem::offset_of!(HyperGateArgs, inject) - 8usize];
@@ -96,10 +97,53 @@ const _: () = {
     ["Offset of field: HyperGateArgs::low"][::core::mem::offset_of!(HyperGateArgs, low) - 24usize];
     ["Offset of field: HyperGateArgs::raw"][::core::mem::offset_of!(HyperGateArgs, raw) - 32usize];
     ["Offset of field: HyperGateArgs::up"][::core::mem::offset_of!(HyperGateArgs, up) - 40usize];
-    ["Offset of field: HyperGateArgs::rows"][::core::mem::offset_of!(HyperGateArgs, rows) - 48usize];
-    ["Offset of field: HyperGateArgs::streams"][::core::mem::offset_of!(HyperGateArgs, streams) - 52usize];
-    ["Offset of field: HyperGateArgs::hidden"][::core::mem::offset_of!(HyperGateArgs, hidden) - 56usize];
-    ["Offset of field: HyperGateArgs::rank"][::core::mem::offset_of!(HyperGateArgs, rank) - 60usize];
+    ["Offset of field: HyperGateArgs::scales"][::core::mem::offset_of!(HyperGateArgs, scales) - 48usize];
+    ["Offset of field: HyperGateArgs::rows"][::core::mem::offset_of!(HyperGateArgs, rows) - 56usize];
+    ["Offset of field: HyperGateArgs::streams"][::core::mem::offset_of!(HyperGateArgs, streams) - 60usize];
+    ["Offset of field: HyperGateArgs::hidden"][::core::mem::offset_of!(HyperGateArgs, hidden) - 64usize];
+    ["Offset of field: HyperGateArgs::rank"][::core::mem::offset_of!(HyperGateArgs, rank) - 68usize];
+};
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable)]
+pub struct HyperLowArgs {
+    pub low: u64_,
+    pub inject: u64_,
+    pub raw: u64_,
+    pub rows: u32_,
+    pub streams: u32_,
+    pub rank: u32_,
+    pub unused: u32_,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of HyperLowArgs"][::core::mem::size_of::<HyperLowArgs>() - 40usize];
+    ["Alignment of HyperLowArgs"][::core::mem::align_of::<HyperLowArgs>() - 8usize];
+    ["Offset of field: HyperLowArgs::low"][::core::mem::offset_of!(HyperLowArgs, low) - 0usize];
+    ["Offset of field: HyperLowArgs::inject"][::core::mem::offset_of!(HyperLowArgs, inject) - 8usize];
+    ["Offset of field: HyperLowArgs::raw"][::core::mem::offset_of!(HyperLowArgs, raw) - 16usize];
+    ["Offset of field: HyperLowArgs::rows"][::core::mem::offset_of!(HyperLowArgs, rows) - 24usize];
+    ["Offset of field: HyperLowArgs::streams"][::core::mem::offset_of!(HyperLowArgs, streams) - 28usize];
+    ["Offset of field: HyperLowArgs::rank"][::core::mem::offset_of!(HyperLowArgs, rank) - 32usize];
+    ["Offset of field: HyperLowArgs::unused"][::core::mem::offset_of!(HyperLowArgs, unused) - 36usize];
+};
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable)]
+pub struct HyperMixArgs {
+    pub x: u64_,
+    pub normed: u64_,
+    pub gate: u64_,
+    pub streams: u32_,
+    pub hidden: u32_,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of HyperMixArgs"][::core::mem::size_of::<HyperMixArgs>() - 32usize];
+    ["Alignment of HyperMixArgs"][::core::mem::align_of::<HyperMixArgs>() - 8usize];
+    ["Offset of field: HyperMixArgs::x"][::core::mem::offset_of!(HyperMixArgs, x) - 0usize];
+    ["Offset of field: HyperMixArgs::normed"][::core::mem::offset_of!(HyperMixArgs, normed) - 8usize];
+    ["Offset of field: HyperMixArgs::gate"][::core::mem::offset_of!(HyperMixArgs, gate) - 16usize];
+    ["Offset of field: HyperMixArgs::streams"][::core::mem::offset_of!(HyperMixArgs, streams) - 24usize];
+    ["Offset of field: HyperMixArgs::hidden"][::core::mem::offset_of!(HyperMixArgs, hidden) - 28usize];
 };
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable)]
@@ -848,7 +892,7 @@ pub struct GdnSegment {
     pub first: u32_,
     pub rows: u32_,
     pub pending: u32_,
-    pub unused: u32_,
+    pub chunk: u32_,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
@@ -857,7 +901,7 @@ const _: () = {
     ["Offset of field: GdnSegment::first"][::core::mem::offset_of!(GdnSegment, first) - 0usize];
     ["Offset of field: GdnSegment::rows"][::core::mem::offset_of!(GdnSegment, rows) - 4usize];
     ["Offset of field: GdnSegment::pending"][::core::mem::offset_of!(GdnSegment, pending) - 8usize];
-    ["Offset of field: GdnSegment::unused"][::core::mem::offset_of!(GdnSegment, unused) - 12usize];
+    ["Offset of field: GdnSegment::chunk"][::core::mem::offset_of!(GdnSegment, chunk) - 12usize];
 };
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable)]
@@ -964,6 +1008,49 @@ const _: () = {
 };
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable)]
+pub struct GdnScanArgs {
+    pub out: u64_,
+    pub planes: u64_,
+    pub segments: u64_,
+    pub mixed: u64_,
+    pub decay: u64_,
+    pub strength: u64_,
+    pub keys: u64_,
+    pub pairs: u64_,
+    pub growth: u64_,
+    pub chunks: u32_,
+    pub key_heads: u32_,
+    pub value_heads: u32_,
+    pub key_dim: u32_,
+    pub value_dim: u32_,
+    pub limit: u32_,
+    pub tiled: u32_,
+    pub unused: u32_,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of GdnScanArgs"][::core::mem::size_of::<GdnScanArgs>() - 104usize];
+    ["Alignment of GdnScanArgs"][::core::mem::align_of::<GdnScanArgs>() - 8usize];
+    ["Offset of field: GdnScanArgs::out"][::core::mem::offset_of!(GdnScanArgs, out) - 0usize];
+    ["Offset of field: GdnScanArgs::planes"][::core::mem::offset_of!(GdnScanArgs, planes) - 8usize];
+    ["Offset of field: GdnScanArgs::segments"][::core::mem::offset_of!(GdnScanArgs, segments) - 16usize];
+    ["Offset of field: GdnScanArgs::mixed"][::core::mem::offset_of!(GdnScanArgs, mixed) - 24usize];
+    ["Offset of field: GdnScanArgs::decay"][::core::mem::offset_of!(GdnScanArgs, decay) - 32usize];
+    ["Offset of field: GdnScanArgs::strength"][::core::mem::offset_of!(GdnScanArgs, strength) - 40usize];
+    ["Offset of field: GdnScanArgs::keys"][::core::mem::offset_of!(GdnScanArgs, keys) - 48usize];
+    ["Offset of field: GdnScanArgs::pairs"][::core::mem::offset_of!(GdnScanArgs, pairs) - 56usize];
+    ["Offset of field: GdnScanArgs::growth"][::core::mem::offset_of!(GdnScanArgs, growth) - 64usize];
+    ["Offset of field: GdnScanArgs::chunks"][::core::mem::offset_of!(GdnScanArgs, chunks) - 72usize];
+    ["Offset of field: GdnScanArgs::key_heads"][::core::mem::offset_of!(GdnScanArgs, key_heads) - 76usize];
+    ["Offset of field: GdnScanArgs::value_heads"][::core::mem::offset_of!(GdnScanArgs, value_heads) - 80usize];
+    ["Offset of field: GdnScanArgs::key_dim"][::core::mem::offset_of!(GdnScanArgs, key_dim) - 84usize];
+    ["Offset of field: GdnScanArgs::value_dim"][::core::mem::offset_of!(GdnScanArgs, value_dim) - 88usize];
+    ["Offset of field: GdnScanArgs::limit"][::core::mem::offset_of!(GdnScanArgs, limit) - 92usize];
+    ["Offset of field: GdnScanArgs::tiled"][::core::mem::offset_of!(GdnScanArgs, tiled) - 96usize];
+    ["Offset of field: GdnScanArgs::unused"][::core::mem::offset_of!(GdnScanArgs, unused) - 100usize];
+};
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable)]
 pub struct GdnOutputArgs {
     pub out: u64_,
     pub o: u64_,
@@ -1013,14 +1100,24 @@ pub struct MoeExpert {
     pub gate: u64_,
     pub up: u64_,
     pub down: u64_,
+    pub gate_scales: u64_,
+    pub up_scales: u64_,
+    pub down_scales: u64_,
+    pub up_offset: u32_,
+    pub unused: u32_,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of MoeExpert"][::core::mem::size_of::<MoeExpert>() - 24usize];
+    ["Size of MoeExpert"][::core::mem::size_of::<MoeExpert>() - 56usize];
     ["Alignment of MoeExpert"][::core::mem::align_of::<MoeExpert>() - 8usize];
     ["Offset of field: MoeExpert::gate"][::core::mem::offset_of!(MoeExpert, gate) - 0usize];
     ["Offset of field: MoeExpert::up"][::core::mem::offset_of!(MoeExpert, up) - 8usize];
     ["Offset of field: MoeExpert::down"][::core::mem::offset_of!(MoeExpert, down) - 16usize];
+    ["Offset of field: MoeExpert::gate_scales"][::core::mem::offset_of!(MoeExpert, gate_scales) - 24usize];
+    ["Offset of field: MoeExpert::up_scales"][::core::mem::offset_of!(MoeExpert, up_scales) - 32usize];
+    ["Offset of field: MoeExpert::down_scales"][::core::mem::offset_of!(MoeExpert, down_scales) - 40usize];
+    ["Offset of field: MoeExpert::up_offset"][::core::mem::offset_of!(MoeExpert, up_offset) - 48usize];
+    ["Offset of field: MoeExpert::unused"][::core::mem::offset_of!(MoeExpert, unused) - 52usize];
 };
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable)]
@@ -1179,4 +1276,114 @@ const _: () = {
     ["Offset of field: MoeDownArgs::shared_inner"][::core::mem::offset_of!(MoeDownArgs, shared_inner) - 76usize];
     ["Offset of field: MoeDownArgs::scale_stride"][::core::mem::offset_of!(MoeDownArgs, scale_stride) - 80usize];
     ["Offset of field: MoeDownArgs::add"][::core::mem::offset_of!(MoeDownArgs, add) - 84usize];
+};
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable)]
+pub struct MoeGemmGateUpArgs {
+    pub hidden: u64_,
+    pub x: u64_,
+    pub factors: u64_,
+    pub experts: u64_,
+    pub entries: u64_,
+    pub tiles: u64_,
+    pub count: u32_,
+    pub expert: u32_,
+    pub top_k: u32_,
+    pub inputs: u32_,
+    pub inner: u32_,
+    pub unused: u32_,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of MoeGemmGateUpArgs"][::core::mem::size_of::<MoeGemmGateUpArgs>() - 72usize];
+    ["Alignment of MoeGemmGateUpArgs"][::core::mem::align_of::<MoeGemmGateUpArgs>() - 8usize];
+    ["Offset of field: MoeGemmGateUpArgs::hidden"][::core::mem::offset_of!(MoeGemmGateUpArgs, hidden) - 0usize];
+    ["Offset of field: MoeGemmGateUpArgs::x"][::core::mem::offset_of!(MoeGemmGateUpArgs, x) - 8usize];
+    ["Offset of field: MoeGemmGateUpArgs::factors"][::core::mem::offset_of!(MoeGemmGateUpArgs, factors) - 16usize];
+    ["Offset of field: MoeGemmGateUpArgs::experts"][::core::mem::offset_of!(MoeGemmGateUpArgs, experts) - 24usize];
+    ["Offset of field: MoeGemmGateUpArgs::entries"][::core::mem::offset_of!(MoeGemmGateUpArgs, entries) - 32usize];
+    ["Offset of field: MoeGemmGateUpArgs::tiles"][::core::mem::offset_of!(MoeGemmGateUpArgs, tiles) - 40usize];
+    ["Offset of field: MoeGemmGateUpArgs::count"][::core::mem::offset_of!(MoeGemmGateUpArgs, count) - 48usize];
+    ["Offset of field: MoeGemmGateUpArgs::expert"][::core::mem::offset_of!(MoeGemmGateUpArgs, expert) - 52usize];
+    ["Offset of field: MoeGemmGateUpArgs::top_k"][::core::mem::offset_of!(MoeGemmGateUpArgs, top_k) - 56usize];
+    ["Offset of field: MoeGemmGateUpArgs::inputs"][::core::mem::offset_of!(MoeGemmGateUpArgs, inputs) - 60usize];
+    ["Offset of field: MoeGemmGateUpArgs::inner"][::core::mem::offset_of!(MoeGemmGateUpArgs, inner) - 64usize];
+    ["Offset of field: MoeGemmGateUpArgs::unused"][::core::mem::offset_of!(MoeGemmGateUpArgs, unused) - 68usize];
+};
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable)]
+pub struct MoeGemmDownArgs {
+    pub parts: u64_,
+    pub hidden: u64_,
+    pub experts: u64_,
+    pub entries: u64_,
+    pub tiles: u64_,
+    pub count: u32_,
+    pub expert: u32_,
+    pub outputs: u32_,
+    pub inner: u32_,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of MoeGemmDownArgs"][::core::mem::size_of::<MoeGemmDownArgs>() - 56usize];
+    ["Alignment of MoeGemmDownArgs"][::core::mem::align_of::<MoeGemmDownArgs>() - 8usize];
+    ["Offset of field: MoeGemmDownArgs::parts"][::core::mem::offset_of!(MoeGemmDownArgs, parts) - 0usize];
+    ["Offset of field: MoeGemmDownArgs::hidden"][::core::mem::offset_of!(MoeGemmDownArgs, hidden) - 8usize];
+    ["Offset of field: MoeGemmDownArgs::experts"][::core::mem::offset_of!(MoeGemmDownArgs, experts) - 16usize];
+    ["Offset of field: MoeGemmDownArgs::entries"][::core::mem::offset_of!(MoeGemmDownArgs, entries) - 24usize];
+    ["Offset of field: MoeGemmDownArgs::tiles"][::core::mem::offset_of!(MoeGemmDownArgs, tiles) - 32usize];
+    ["Offset of field: MoeGemmDownArgs::count"][::core::mem::offset_of!(MoeGemmDownArgs, count) - 40usize];
+    ["Offset of field: MoeGemmDownArgs::expert"][::core::mem::offset_of!(MoeGemmDownArgs, expert) - 44usize];
+    ["Offset of field: MoeGemmDownArgs::outputs"][::core::mem::offset_of!(MoeGemmDownArgs, outputs) - 48usize];
+    ["Offset of field: MoeGemmDownArgs::inner"][::core::mem::offset_of!(MoeGemmDownArgs, inner) - 52usize];
+};
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable)]
+pub struct MoeCombineArgs {
+    pub y: u64_,
+    pub parts: u64_,
+    pub shared: u64_,
+    pub weights: u64_,
+    pub scale: u64_,
+    pub rows: u32_,
+    pub top_k: u32_,
+    pub width: u32_,
+    pub scale_stride: u32_,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of MoeCombineArgs"][::core::mem::size_of::<MoeCombineArgs>() - 56usize];
+    ["Alignment of MoeCombineArgs"][::core::mem::align_of::<MoeCombineArgs>() - 8usize];
+    ["Offset of field: MoeCombineArgs::y"][::core::mem::offset_of!(MoeCombineArgs, y) - 0usize];
+    ["Offset of field: MoeCombineArgs::parts"][::core::mem::offset_of!(MoeCombineArgs, parts) - 8usize];
+    ["Offset of field: MoeCombineArgs::shared"][::core::mem::offset_of!(MoeCombineArgs, shared) - 16usize];
+    ["Offset of field: MoeCombineArgs::weights"][::core::mem::offset_of!(MoeCombineArgs, weights) - 24usize];
+    ["Offset of field: MoeCombineArgs::scale"][::core::mem::offset_of!(MoeCombineArgs, scale) - 32usize];
+    ["Offset of field: MoeCombineArgs::rows"][::core::mem::offset_of!(MoeCombineArgs, rows) - 40usize];
+    ["Offset of field: MoeCombineArgs::top_k"][::core::mem::offset_of!(MoeCombineArgs, top_k) - 44usize];
+    ["Offset of field: MoeCombineArgs::width"][::core::mem::offset_of!(MoeCombineArgs, width) - 48usize];
+    ["Offset of field: MoeCombineArgs::scale_stride"][::core::mem::offset_of!(MoeCombineArgs, scale_stride) - 52usize];
+};
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable)]
+pub struct HiddenArgs {
+    pub wide: u64_,
+    pub rings: u64_,
+    pub segments: u64_,
+    pub sequence: u64_,
+    pub positions: u64_,
+    pub width: u32_,
+    pub slots: u32_,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of HiddenArgs"][::core::mem::size_of::<HiddenArgs>() - 48usize];
+    ["Alignment of HiddenArgs"][::core::mem::align_of::<HiddenArgs>() - 8usize];
+    ["Offset of field: HiddenArgs::wide"][::core::mem::offset_of!(HiddenArgs, wide) - 0usize];
+    ["Offset of field: HiddenArgs::rings"][::core::mem::offset_of!(HiddenArgs, rings) - 8usize];
+    ["Offset of field: HiddenArgs::segments"][::core::mem::offset_of!(HiddenArgs, segments) - 16usize];
+    ["Offset of field: HiddenArgs::sequence"][::core::mem::offset_of!(HiddenArgs, sequence) - 24usize];
+    ["Offset of field: HiddenArgs::positions"][::core::mem::offset_of!(HiddenArgs, positions) - 32usize];
+    ["Offset of field: HiddenArgs::width"][::core::mem::offset_of!(HiddenArgs, width) - 40usize];
+    ["Offset of field: HiddenArgs::slots"][::core::mem::offset_of!(HiddenArgs, slots) - 44usize];
 };

@@ -49,6 +49,11 @@ impl Kernels {
         &self.arch
     }
 
+    /// Whether there is a kernel of this name.
+    pub fn has(&self, name: &str) -> bool {
+        self.functions.contains_key(name)
+    }
+
     /// A kernel, to keep.
     pub fn function(&self, name: &str) -> Result<&Function> {
         Ok(&self.find(name)?.0)

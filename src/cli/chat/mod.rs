@@ -22,8 +22,8 @@ use signal_hook::consts::SIGINT;
 use signal_hook::flag;
 
 use super::Failure;
-use super::speculation::SpeculationArgs;
 use super::args::{Effort, ModelArgs, SamplingArgs};
+use super::speculation::SpeculationArgs;
 use super::ui::{Output, Ui};
 use super::values;
 use crate::engine::Cancel;

@@ -5,6 +5,7 @@
 //! is a problem, what only costs speed is a warning.
 //! Not here: printing (`cli::doctor`), the kernels' checks (`backend::hip::check`), the probe (`arena::vmm`).
 
+mod model;
 mod system;
 
 use std::path::{Path, PathBuf};
@@ -15,6 +16,7 @@ use serde::Serialize;
 pub use self::system::{Finding, Status};
 use crate::arena::vmm::decide::{self, Plan};
 use crate::arena::vmm::{self, Step};
+use crate::backend::hip::Gpu;
 use crate::backend::hip::check;
 pub use crate::backend::hip::check::{Outcome, Report};
 use crate::backend::hip::kernels::Kernels;
@@ -22,7 +24,8 @@ use crate::backend::hip::pack::Pack;
 use crate::device::canary::KernelCanary;
 use crate::device::library::Attempt;
 use crate::device::{Context, Library, MemoryInfo, Properties, Stream, Versions};
-use crate::error::{Error, Result};
+use crate::error::Result;
+use crate::weights::Source;
 
 /// What to look at.
 #[derive(Debug, Clone, Default)]
@@ -33,6 +36,8 @@ pub struct DoctorOptions {
     pub self_test: bool,
     /// Families of checks to run; empty is all of them.
     pub only: Vec<String>,
+    /// The model of the family `model`; `None` is the embedded one.
+    pub model: Option<PathBuf>,
 }
 
 /// Everything that was found.
@@ -197,8 +202,9 @@ fn look_at(
                 if let Err(error) = probe(&context, &kernels, &mut facts) {
                     problem(format!("the probe of its virtual memory could not run: {error}"));
                 }
+                drop(kernels);
                 if options.self_test {
-                    match check::run(&context, pack, &options.only, progress) {
+                    match self_test(&context, pack, options, progress) {
                         Ok(report) => {
                             let failed = report.outcomes.iter().filter(|outcome| !outcome.passed).count();
                             if failed > 0 {
@@ -222,6 +228,38 @@ fn look_at(
     diagnosis.devices.push(facts);
 }
 
+/// Every kernel against its oracle, then the embedded model (or the one that was named) against the CPU.
+fn self_test(
+    context: &Context,
+    pack: &Pack,
+    options: &DoctorOptions,
+    progress: &mut dyn FnMut(&Outcome),
+) -> Result<Report> {
+    let (models, kernels): (Vec<String>, Vec<String>) =
+        options.only.iter().cloned().partition(|family| family == model::FAMILY);
+    let mut report = match options.only.is_empty() || !kernels.is_empty() {
+        true => check::run(context, pack, &kernels, progress)?,
+        false => Report::empty(context, pack)?,
+    };
+    if options.only.is_empty() || !models.is_empty() {
+        match (&options.model, Source::embedded()) {
+            (None, None) => tracing::info!("no model is inside this program: name one with -m to test it whole"),
+            (Some(path), _) => report.outcomes.extend(test_model(context, pack, &Source::open(path)?, progress)?),
+            (None, Some(source)) => report.outcomes.extend(test_model(context, pack, &source, progress)?),
+        }
+    }
+    Ok(report)
+}
+
+fn test_model(
+    context: &Context,
+    pack: &Pack,
+    source: &Source,
+    progress: &mut dyn FnMut(&Outcome),
+) -> Result<Vec<Outcome>> {
+    model::compare(Gpu::of(context, pack)?, source, progress)
+}
+
 /// What `auto` would choose, as `arena::vmm::open` does.
 fn probe(context: &Context, kernels: &Kernels, facts: &mut DeviceFacts) -> Result<()> {
     let canary = KernelCanary::new(kernels.function(KernelCanary::KERNEL)?.clone(), Stream::new(context)?)?;
@@ -239,25 +277,4 @@ fn probe(context: &Context, kernels: &Kernels, facts: &mut DeviceFacts) -> Resul
         }
     };
     Ok(())
-}
-
-/// Whether `--device hip:N` can be had, as far as library and device go.
-///
-/// # Errors
-/// What is missing, and what was tried.
-pub fn require_device(device: usize) -> Result<()> {
-    let library = Library::open()?;
-    let count = library.device_count().map_err(|failure| Error::Device(no_device(&library, &failure)))?;
-    let number = i32::try_from(device).unwrap_or(i32::MAX);
-    if number >= count {
-        return Err(Error::Device(format!(
-            "there is no HIP device {device}: {} has {count}, counted from 0; `hipfire doctor` lists them",
-            library.path().display()
-        )));
-    }
-    Err(Error::Device(
-        "HIP and the device are there, but models do not run on it yet: this build has its kernels and their checks \
-         (`hipfire doctor --self-test`); use --device cpu"
-            .into(),
-    ))
 }

@@ -76,7 +76,7 @@ impl Worker {
         {
             // Rows that the plan made revocable: this cannot be, and if it is, the state must not be used.
             tracing::error!(slot, "refused drafts could not be taken back: {error}");
-            sequence.reset();
+            self.slots[slot].clear();
         }
     }
 }

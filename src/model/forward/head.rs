@@ -9,7 +9,7 @@
 use std::ops::Range;
 
 use super::{Model, Stream, check_ids, experts, head, qsa};
-use crate::backend::Backend;
+use crate::backend::{Backend, Program};
 use crate::error::{Error, Result};
 use crate::model::{Draft, Feed, LOGIT_ROWS};
 use crate::state::Sequence;
@@ -22,6 +22,8 @@ pub(super) struct LastStep {
     pub(super) positions: Vec<u32>,
     /// The last row of each sequence.
     ends: Vec<usize>,
+    /// The rows that its hidden states came from.
+    sources: Vec<usize>,
     /// Next tokens of one sequence's rows, while a step is put together.
     ids: Vec<u32>,
     /// A row of logits of the draft vocabulary, while rows are spread.
@@ -151,14 +153,22 @@ impl<B: Backend> Model<B> {
     fn head_rows(&mut self, rows: &[usize], reduced: bool) -> Result<&[f32]> {
         super::check_logit_rows(rows, &self.head.positions)?;
         let Model { weights, backend, buffers: b, shape, .. } = self;
-        let (Some(mtp), Some(wide)) = (&weights.mtp, &b.mtp_wide) else { return Err(no_head()) };
-        backend.gather(wide, rows, shape.wide(), &mut b.chosen)?;
-        let Some(part) = mtp.vocabulary.as_ref().filter(|_| reduced) else {
-            head(backend, &mtp.mixer, &weights.head, rows.len(), shape.hidden, b)?;
+        let Some(mtp) = &weights.mtp else { return Err(no_head()) };
+        let part = mtp.vocabulary.as_ref().filter(|_| reduced);
+        let (program, matrix) = match part {
+            Some(part) => (Program::DraftLogits, &part.head),
+            None => (Program::MtpLogits, &weights.head),
+        };
+        backend.choose(rows)?;
+        backend.run(program, &mut |backend| {
+            let Some(wide) = &b.mtp_wide else { return Err(no_head()) };
+            backend.gather(wide, shape.wide(), &mut b.chosen)?;
+            head(backend, &mtp.mixer, matrix, rows.len(), shape.hidden, b)
+        })?;
+        let Some(part) = part else {
             let vocab = self.shape.vocab;
             return self.read_logits(rows, Stream::Mtp, vocab);
         };
-        head(backend, &mtp.mixer, &part.head, rows.len(), shape.hidden, b)?;
         let count = part.ids.len();
         self.read_logits(rows, Stream::Mtp, count)?;
         self.spread(rows.len());
@@ -214,32 +224,45 @@ impl<B: Backend> Model<B> {
     fn head_step(&mut self, source: Source, sequences: &mut [&mut Sequence]) -> Result<()> {
         let (cache, count) = (self.layout.trunk_caches, self.rows.len());
         let Model { weights, backend, buffers: b, rows, shape, head: last, .. } = self;
-        let (Some(mtp), Some(wide)) = (&weights.mtp, &mut b.mtp_wide) else { return Err(no_head()) };
-        backend.begin(rows)?;
-        backend.enter(format_args!("mtp"));
-        let table = &weights.embedding;
-        match source {
-            Source::Trunk(range) => backend.mtp_fuse(&mtp.fuse, table, &b.wide, range, wide)?,
+        let Some(mtp) = &weights.mtp else { return Err(no_head()) };
+        backend.begin(rows, sequences)?;
+        last.sources.clear();
+        let program = match &source {
+            Source::Trunk(range) => {
+                last.sources.extend(range.clone());
+                Program::Mtp
+            }
             Source::Kept => {
-                backend.load_hidden(sequences, &mut b.wide)?;
-                backend.mtp_fuse(&mtp.fuse, table, &b.wide, 0..count, wide)?;
+                last.sources.extend(0..count);
+                Program::MtpKept
             }
             Source::Chain => {
-                backend.gather(wide, &last.ends[..count], shape.wide(), &mut b.chosen)?;
-                backend.mtp_fuse(&mtp.fuse, table, &b.chosen, 0..count, wide)?;
+                last.sources.extend_from_slice(&last.ends[..count]);
+                Program::MtpChain
             }
-        }
+        };
+        backend.choose(&last.sources)?;
         last.positions.clone_from(&rows.positions);
         last.ends.clear();
         last.ends.extend(rows.segments.iter().map(|segment| segment.first + segment.rows - 1));
-        backend.observe("fused", wide, count, shape.wide());
-        backend.hyper_read(&mtp.layer.mixer_hyper, count, wide, &mut b.x, &mut b.inject)?;
-        qsa(backend, &mtp.layer, cache, sequences, b)?;
-        experts(backend, &mtp.layer, count, shape, b, Stream::Mtp)?;
-        if let Some(wide) = &b.mtp_wide {
-            backend.observe("wide", wide, count, shape.wide());
-        }
-        Ok(())
+        backend.run(program, &mut |backend| {
+            backend.enter(format_args!("mtp"));
+            if matches!(source, Source::Kept) {
+                backend.load_hidden(sequences, &mut b.wide)?;
+            }
+            let Some(wide) = &mut b.mtp_wide else { return Err(no_head()) };
+            // A chain goes on from the head's own rows.
+            let trunk = (!matches!(source, Source::Chain)).then_some(&b.wide);
+            backend.mtp_fuse(&mtp.fuse, &weights.embedding, trunk, wide)?;
+            backend.observe("fused", wide, count, shape.wide());
+            backend.hyper_read(&mtp.layer.mixer_hyper, count, wide, &mut b.x, &mut b.inject)?;
+            qsa(backend, &mtp.layer, cache, sequences, b)?;
+            experts(backend, &mtp.layer, count, shape, b, Stream::Mtp)?;
+            if let Some(wide) = &b.mtp_wide {
+                backend.observe("wide", wide, count, shape.wide());
+            }
+            Ok(())
+        })
     }
 }
 

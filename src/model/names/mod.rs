@@ -8,10 +8,12 @@
 
 mod gguf;
 mod hub;
+mod synthetic;
 
 pub(crate) use gguf::MIXER;
 pub use gguf::{Gguf, block_name};
 pub use hub::Hub;
+pub use synthetic::Synthetic;
 
 use crate::config::{MoeShape, NgramHash, PleShape, Shape};
 use crate::error::{Error, Result};
@@ -45,6 +47,19 @@ pub enum Group {
     Unused,
 }
 
+/// Stored bytes by what happens to them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Sizes {
+    /// Read in every step.
+    pub dense: usize,
+    /// Routed experts of the trunk.
+    pub experts: usize,
+    /// The MTP head, its experts included.
+    pub mtp: usize,
+    /// The n-gram table.
+    pub table: usize,
+}
+
 /// Answers for every parameter of a checkpoint. Errors name the tensor that is missing or has another shape.
 pub trait Parameters {
     /// The checkpoint's tensors.
@@ -71,6 +86,21 @@ pub trait Parameters {
     fn table(&self, part: Part, ple: &PleShape, rows: u64) -> Result<NgramTable>;
     /// The hash constants of a PLE layer as the checkpoint states them, `known` where it does not.
     fn hash(&self, part: Part, ple: &PleShape, known: &NgramHash) -> Result<NgramHash>;
+
+    /// Stored bytes of all that is used.
+    fn sizes(&self) -> Sizes {
+        let mut sizes = Sizes::default();
+        for tensor in self.checkpoint().list() {
+            match self.group(tensor.name) {
+                Group::Dense => sizes.dense += tensor.bytes,
+                Group::Experts => sizes.experts += tensor.bytes,
+                Group::Table => sizes.table += tensor.bytes,
+                Group::Mtp => sizes.mtp += tensor.bytes,
+                Group::Unused => {}
+            }
+        }
+        sizes
+    }
 
     /// A weight matrix `[rows, cols]`.
     fn matrix(&self, part: Part, name: &str, rows: usize, cols: usize) -> Result<Matrix> {

@@ -52,10 +52,11 @@ pub fn heads(key_heads: usize, value_heads: usize, key_dim: usize, value_dim: us
 
 /// Segments of `(rows, pending)`, one behind the other.
 pub fn segments(list: &[(usize, usize)]) -> Vec<GdnSegment> {
-    let mut first = 0;
+    let (mut first, mut chunk) = (0, 0);
     let segment = |&(rows, pending): &(usize, usize)| {
-        let segment = GdnSegment { first, rows: rows as u32, pending: pending as u32, unused: 0 };
+        let segment = GdnSegment { first, rows: rows as u32, pending: pending as u32, chunk };
         first += rows as u32;
+        chunk += rows.div_ceil(64) as u32;
         segment
     };
     list.iter().map(segment).collect()

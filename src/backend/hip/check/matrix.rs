@@ -11,14 +11,17 @@ use crate::error::Result;
 use crate::weights::Format;
 
 /// A matrix on the device, and its values.
-struct Stored {
-    weights: DeviceMemory,
+pub struct Stored {
+    /// Its bytes.
+    pub weights: DeviceMemory,
     scales: Option<DeviceMemory>,
-    values: Vec<f32>,
+    /// What they decode to.
+    pub values: Vec<f32>,
 }
 
 impl Stored {
-    fn scales(&self) -> u64 {
+    /// Address of the scales beside the bytes; 0 if the format has none.
+    pub fn scales(&self) -> u64 {
         self.scales.as_ref().map_or(0, DeviceMemory::address)
     }
 }
@@ -27,14 +30,14 @@ impl Stored {
 const SCALE_BLOCK: usize = 128;
 
 /// Formats that have kernels, with the end of their names and what a row must be a multiple of.
-fn formats() -> impl Iterator<Item = (Format, &'static str, usize)> {
+pub fn formats() -> impl Iterator<Item = (Format, &'static str, usize)> {
     Format::ALL
         .into_iter()
         .filter_map(|format| matrix::kernels(format).map(|(name, multiple)| (format, name, multiple)))
 }
 
 /// `[outputs, inputs]` of blocks that `block` makes; the first block of scales begins `row_offset` rows before row 0.
-fn store(
+pub fn store(
     bench: &mut Bench<'_>,
     format: Format,
     [outputs, inputs]: [usize; 2],
@@ -78,7 +81,7 @@ fn any_bits(format: Format) -> impl FnMut(&mut Bench<'_>) -> Vec<u8> {
 }
 
 /// Blocks out of a few that hold numbers in [-1, 1).
-fn usual(bench: &mut Bench<'_>, format: Format) -> impl FnMut(&mut Bench<'_>) -> Vec<u8> + use<> {
+pub fn usual(bench: &mut Bench<'_>, format: Format) -> impl FnMut(&mut Bench<'_>) -> Vec<u8> + use<> {
     let pool: Vec<Vec<u8>> = (0..61)
         .map(|_| {
             let mut bytes = Vec::new();

@@ -9,9 +9,12 @@ mod bench;
 mod dense;
 mod gather;
 mod gdn;
+mod gdn_scan;
 mod gdn_step;
+mod hidden;
 mod matrix;
 mod moe;
+mod moe_gemm;
 mod pack;
 mod ple;
 mod qsa_attend;
@@ -84,6 +87,12 @@ pub struct Report {
 }
 
 impl Report {
+    /// Without an outcome.
+    pub fn empty(context: &Context, pack: &Pack) -> Result<Report> {
+        let kernels = Kernels::load(context, pack)?;
+        let compiler = pack.manifest().compiler.clone();
+        Ok(Report { arch: kernels.arch().to_string(), compiler, outcomes: Vec::new() })
+    }
     /// Whether every case passed.
     pub fn passed(&self) -> bool {
         self.outcomes.iter().all(|outcome| outcome.passed)
@@ -94,7 +103,7 @@ impl Report {
 type Family = fn(&mut Bench<'_>) -> Result<()>;
 
 /// Every family by its name.
-const FAMILIES: [(&str, Family); 25] = [
+const FAMILIES: &[(&str, Family)] = &[
     ("canary", dense::canary),
     ("embed", matrix::embed),
     ("norm", dense::norm),
@@ -102,6 +111,7 @@ const FAMILIES: [(&str, Family); 25] = [
     ("gemm", matrix::gemm),
     ("hyper-write", residual::write),
     ("hyper-gate", residual::gate),
+    ("hyper-read", residual::read_many),
     ("rope", rope::rope),
     ("qsa-prepare", qsa_index::prepare),
     ("qsa-score", qsa_index::score),
@@ -112,14 +122,17 @@ const FAMILIES: [(&str, Family); 25] = [
     ("ple-gate", ple::gate),
     ("ple-conv", ple::convolution),
     ("rows", rows::rows),
+    ("hidden", hidden::ring),
     ("sample-argmax", sample::argmax),
     ("sample-draw", sample::draw),
     ("gdn-conv", gdn::conv),
     ("gdn-step", gdn_step::step),
+    ("gdn-scan", gdn_scan::scan),
     ("gdn-output", gdn::output),
     ("moe-route", moe::route),
     ("moe-lists", moe::lists),
     ("moe-few", moe::few),
+    ("moe-gemm", moe_gemm::gemm),
 ];
 
 /// Names of the families.

@@ -1,15 +1,16 @@
 //! Mixture of experts: the router's choice, the lists of each expert, and the products for few rows.
 
 use bytemuck::Zeroable;
-use half::bf16;
 
 use super::super::abi::{MoeDownArgs, MoeExpert, MoeGateUpArgs, MoeGroup, MoeListsArgs, MoeRouteArgs, MoeTile};
 use super::Class;
 use super::bench::{Bench, Expected, SIGMOID, U32, gamma, sigmoid};
+use super::matrix::{Stored, formats, store, usual};
 use crate::backend::cpu::mixture;
 use crate::config::MoeShape;
 use crate::device::DeviceMemory;
 use crate::error::Result;
+use crate::weights::Format;
 
 /// Logits of every kind of row: spread, equal, with ties across the boundary, far apart, not numbers.
 fn logits(bench: &mut Bench<'_>, row: usize, experts: usize) -> Vec<f32> {
@@ -175,42 +176,60 @@ pub fn lists(bench: &mut Bench<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Experts on the device and their values.
+/// Experts on the device.
 pub struct Weights {
-    /// Gate, up and down of an expert.
-    pub values: Vec<[Vec<f32>; 3]>,
+    /// The ends of their kernels' names.
+    pub name: &'static str,
+    /// Elements that a lane loads at a time.
+    pub group: usize,
     /// `[experts]` of [`MoeExpert`].
     pub table: DeviceMemory,
-    _bytes: DeviceMemory,
+    experts: Vec<[Stored; 3]>,
 }
 
 impl Weights {
-    /// Experts of the widths `inner` in BF16.
-    pub fn bf16(bench: &mut Bench<'_>, hidden: usize, inner: &[usize]) -> Result<Weights> {
-        let (mut values, mut bits, mut offsets) = (Vec::new(), Vec::<u16>::new(), Vec::new());
-        for &inner in inner {
-            let mut matrix = || {
-                let numbers = bench.signed(inner * hidden).into_iter().map(|v| bf16::from_f32(v * 0.25));
-                let numbers: Vec<bf16> = numbers.collect();
-                offsets.push(2 * bits.len() as u64);
-                bits.extend(numbers.iter().map(|v| v.to_bits()));
-                bits.resize(bits.len().next_multiple_of(8), 0);
-                numbers.iter().map(|v| v.to_f32()).collect::<Vec<f32>>()
-            };
-            values.push([matrix(), matrix(), matrix()]);
+    /// Experts of the widths `inner`. Scales of `up` begin at other rows in each.
+    pub fn new(
+        bench: &mut Bench<'_>,
+        (format, name, multiple): (Format, &'static str, usize),
+        hidden: usize,
+        inner: &[usize],
+    ) -> Result<Weights> {
+        let mut blocks = usual(bench, format);
+        let (mut experts, mut table) = (Vec::new(), Vec::new());
+        for (i, &inner) in inner.iter().enumerate() {
+            let up_offset = i % 3 * 50;
+            let gate = store(bench, format, [inner, hidden], 0, &mut blocks)?;
+            let up = store(bench, format, [inner, hidden], up_offset, &mut blocks)?;
+            let down = store(bench, format, [hidden, inner], 0, &mut blocks)?;
+            table.push(MoeExpert {
+                gate: gate.weights.address(),
+                up: up.weights.address(),
+                down: down.weights.address(),
+                gate_scales: gate.scales(),
+                up_scales: up.scales(),
+                down_scales: down.scales(),
+                up_offset: up_offset as u32,
+                unused: 0,
+            });
+            experts.push([gate, up, down]);
         }
-        let bytes = bench.upload(&bits)?;
-        let at = |offset: u64| bytes.address() + offset;
-        let table: Vec<MoeExpert> =
-            offsets.chunks(3).map(|o| MoeExpert { gate: at(o[0]), up: at(o[1]), down: at(o[2]) }).collect();
-        Ok(Weights { values, table: bench.upload(&table)?, _bytes: bytes })
+        Ok(Weights { name, group: multiple.min(32), table: bench.upload(&table)?, experts })
+    }
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.experts.len()
+    }
+    /// Values of an expert's gate, up and down.
+    pub fn values(&self, expert: usize) -> [&[f32]; 3] {
+        self.experts[expert].each_ref().map(|stored| &stored.values[..])
     }
 }
 
-/// `w · x` with the bound of its sum, and that of operands which are off by `operand` of themselves.
-pub fn product(w: &[f32], x: &[f64], depth: usize, operand: f64) -> Expected {
+/// `w · x` with the bound of its sum.
+fn product(w: &[f32], x: &[f64], depth: usize) -> Expected {
     let products = || w.iter().zip(x).map(|(w, x)| *w as f64 * x);
-    Expected { value: products().sum(), bound: (gamma(depth) + operand) * products().map(f64::abs).sum::<f64>() }
+    Expected { value: products().sum(), bound: gamma(depth) * products().map(f64::abs).sum::<f64>() }
 }
 
 /// `silu(gate) · up`: the slope of SiLU is below 1.1.
@@ -222,8 +241,8 @@ pub fn swiglu(gate: Expected, up: Expected) -> Expected {
 }
 
 /// A lane's chain of products, then five steps across lanes.
-fn depth(inputs: usize) -> usize {
-    (inputs / 8).div_ceil(32) * 8 + 5
+fn depth(inputs: usize, group: usize) -> usize {
+    (inputs / group).div_ceil(32) * group + 5
 }
 
 /// One step of at most eight rows.
@@ -244,6 +263,10 @@ struct Step<'a> {
 type Results = [Vec<f32>; 3];
 
 impl Step<'_> {
+    fn kernel(&self, part: &str, rows: usize) -> String {
+        format!("moe_{part}_{}_r{rows}", self.weights.name)
+    }
+
     /// Rows `from..from + rows` by the kernels for `kernel_rows` rows, shared expert and all.
     fn run(&self, bench: &Bench<'_>, kernel_rows: usize, from: usize, rows: usize) -> Result<Results> {
         let pairs = from * self.top_k..(from + rows) * self.top_k;
@@ -262,11 +285,11 @@ impl Step<'_> {
             top_k: self.top_k as u32,
             inputs: self.hidden as u32,
             inner: self.inner as u32,
-            shared: self.weights.values.len() as u32 - 1,
+            shared: self.weights.len() as u32 - 1,
             shared_inner: self.shared as u32,
         };
         let grid = pairs.len() * self.inner.div_ceil(16) + self.shared.div_ceil(16);
-        bench.launch(&format!("moe_gate_up_bf16_r{kernel_rows}"), grid, &arguments)?;
+        bench.launch(&self.kernel("gate_up", kernel_rows), grid, &arguments)?;
         let (mix, scale) = (bench.upload(&self.mix[pairs])?, bench.upload(&self.scale[from..])?);
         let y = bench.output::<f32>(rows * self.hidden)?;
         let arguments = MoeDownArgs {
@@ -281,12 +304,12 @@ impl Step<'_> {
             top_k: self.top_k as u32,
             outputs: self.hidden as u32,
             inner: self.inner as u32,
-            shared: self.weights.values.len() as u32 - 1,
+            shared: self.weights.len() as u32 - 1,
             shared_inner: self.shared as u32,
             scale_stride: 1,
             add: 0,
         };
-        bench.launch(&format!("moe_down_bf16_r{kernel_rows}"), self.hidden.div_ceil(8), &arguments)?;
+        bench.launch(&self.kernel("down", kernel_rows), self.hidden.div_ceil(8), &arguments)?;
         let mut shared_hidden = bench.read::<f32>(&shared_hidden)?;
         shared_hidden.truncate(rows * self.shared);
         Ok([bench.read(&hidden)?, shared_hidden, bench.read(&y)?])
@@ -295,8 +318,8 @@ impl Step<'_> {
     /// Hidden activations of one expert for one row.
     fn hidden(&self, row: usize, expert: usize) -> Vec<Expected> {
         let x: Vec<f64> = self.x[row * self.hidden..][..self.hidden].iter().map(|&x| x.into()).collect();
-        let [gate, up, _] = &self.weights.values[expert];
-        let one = |w: &[f32]| product(w, &x, depth(self.hidden), 0.0);
+        let [gate, up, _] = self.weights.values(expert);
+        let one = |w: &[f32]| product(w, &x, depth(self.hidden, self.weights.group));
         gate.chunks(self.hidden).zip(up.chunks(self.hidden)).map(|(g, u)| swiglu(one(g), one(u))).collect()
     }
 
@@ -307,8 +330,8 @@ impl Step<'_> {
             .map(|n| {
                 let (mut value, mut bound, mut size) = (0.0, 0.0, 0.0);
                 let mut add = |expert: usize, x: &[f64], factor: f64, relative: f64| {
-                    let down = &self.weights.values[expert][2][n * x.len()..][..x.len()];
-                    let dot = product(down, x, depth(x.len()), 0.0);
+                    let down = &self.weights.values(expert)[2][n * x.len()..][..x.len()];
+                    let dot = product(down, x, depth(x.len(), self.weights.group));
                     value += factor * dot.value;
                     size += factor * (dot.value.abs() + dot.bound);
                     bound += factor * (dot.bound * (1.0 + relative) + relative * dot.value.abs());
@@ -321,7 +344,7 @@ impl Step<'_> {
                 if self.shared != 0 {
                     let gate = 1.0 / (1.0 + (-self.scale[row] as f64).exp());
                     let x = wide(&shared[row * self.shared..][..self.shared]);
-                    add(self.weights.values.len() - 1, &x, gate, SIGMOID);
+                    add(self.weights.len() - 1, &x, gate, SIGMOID);
                 }
                 Expected { value, bound: bound + gamma(self.top_k + 1) * size }
             })
@@ -332,42 +355,56 @@ impl Step<'_> {
 /// Few rows through both kernels, whose rows often share an expert; each row alone has the same bits.
 pub fn few(bench: &mut Bench<'_>) -> Result<()> {
     bench.seed(62);
-    for (rows, experts, top_k, hidden, inner, shared) in [
-        (1, 3, 2, 2560, 640, 640),
-        (1, 8, 3, 24, 24, 40),
-        (8, 16, 4, 256, 32, 64),
-        (5, 8, 3, 40, 24, 0),
-        (3, 10, 10, 72, 264, 8),
-    ] {
-        let widths: Vec<usize> = (0..experts).map(|_| inner).chain([shared.max(1)]).collect();
-        let weights = Weights::bf16(bench, hidden, &widths)?;
-        let (x, scale) = (bench.signed(rows * hidden), bench.signed(rows));
-        let ids = choose(bench, rows, experts, top_k, 2);
-        let mix: Vec<f32> = (0..ids.len()).map(|_| bench.uniform()).collect();
-        let (weights, x, ids) = (&weights, &x[..], &ids[..]);
-        let step = Step { weights, x, scale: &scale, ids, mix: &mix, top_k, hidden, inner, shared };
-        let kernel_rows = if rows == 1 { 1 } else { 8 };
-        let got = step.run(bench, kernel_rows, 0, rows)?;
-        let case = format!("{rows} rows, {top_k} of {experts}, {hidden} x {inner}, shared {shared}");
-        let (gate_up, down) = (format!("moe_gate_up_bf16_r{kernel_rows}"), format!("moe_down_bf16_r{kernel_rows}"));
-        let want: Vec<_> = (0..ids.len()).flat_map(|pair| step.hidden(pair / top_k, ids[pair] as usize)).collect();
-        bench.close(&gate_up, format!("{case}, routed"), Class::Ordered, &got[0], &want);
-        if shared != 0 {
-            let want: Vec<_> = (0..rows).flat_map(|row| step.hidden(row, experts)).collect();
-            bench.close(&gate_up, format!("{case}, shared"), Class::Ordered, &got[1], &want);
+    for format in formats() {
+        for (rows, experts, top_k, hidden, inner, shared) in
+            [(1, 8, 3, 24, 24, 40), (8, 16, 4, 256, 32, 64), (5, 8, 3, 40, 24, 0)]
+        {
+            few_case(bench, format, [rows, experts, top_k], [hidden, inner, shared])?;
         }
-        let want: Vec<_> = (0..rows).flat_map(|row| step.sums(row, &got[0], &got[1])).collect();
-        bench.close(&down, case.clone(), Class::Ordered, &got[2], &want);
-        if rows > 1 {
-            let mut alone: Results = Default::default();
-            for row in 0..rows {
-                for (all, own) in alone.iter_mut().zip(step.run(bench, 1, row, 1)?) {
-                    all.extend(own);
-                }
+    }
+    for (rows, experts, top_k, hidden, inner, shared) in [(1, 3, 2, 2560, 640, 640), (3, 10, 10, 72, 264, 8)] {
+        few_case(bench, (Format::Bf16, "bf16", 8), [rows, experts, top_k], [hidden, inner, shared])?;
+    }
+    Ok(())
+}
+
+/// One step of `rows` rows with `top_k` of `experts`; widths of model, expert and shared expert (0: none).
+fn few_case(
+    bench: &mut Bench<'_>,
+    format: (Format, &'static str, usize),
+    [rows, experts, top_k]: [usize; 3],
+    widths: [usize; 3],
+) -> Result<()> {
+    let [hidden, inner, shared] = widths.map(|width| width.next_multiple_of(format.2));
+    let widths: Vec<usize> = (0..experts).map(|_| inner).chain([shared.max(format.2)]).collect();
+    let weights = Weights::new(bench, format, hidden, &widths)?;
+    let x: Vec<f32> = bench.signed(rows * hidden).into_iter().map(|x| x / 8.0).collect();
+    let scale = bench.signed(rows);
+    let ids = choose(bench, rows, experts, top_k, 2);
+    let mix: Vec<f32> = (0..ids.len()).map(|_| bench.uniform()).collect();
+    let (weights, x, ids) = (&weights, &x[..], &ids[..]);
+    let step = Step { weights, x, scale: &scale, ids, mix: &mix, top_k, hidden, inner, shared };
+    let kernel_rows = if rows == 1 { 1 } else { 8 };
+    let got = step.run(bench, kernel_rows, 0, rows)?;
+    let case = format!("{rows} rows, {top_k} of {experts}, {hidden} x {inner}, shared {shared}");
+    let (gate_up, down) = (step.kernel("gate_up", kernel_rows), step.kernel("down", kernel_rows));
+    let want: Vec<_> = (0..ids.len()).flat_map(|pair| step.hidden(pair / top_k, ids[pair] as usize)).collect();
+    bench.close(&gate_up, format!("{case}, routed"), Class::Ordered, &got[0], &want);
+    if shared != 0 {
+        let want: Vec<_> = (0..rows).flat_map(|row| step.hidden(row, experts)).collect();
+        bench.close(&gate_up, format!("{case}, shared"), Class::Ordered, &got[1], &want);
+    }
+    let want: Vec<_> = (0..rows).flat_map(|row| step.sums(row, &got[0], &got[1])).collect();
+    bench.close(&down, case.clone(), Class::Ordered, &got[2], &want);
+    if rows > 1 {
+        let mut alone: Results = Default::default();
+        for row in 0..rows {
+            for (all, own) in alone.iter_mut().zip(step.run(bench, 1, row, 1)?) {
+                all.extend(own);
             }
-            bench.exact(&gate_up, format!("{case}, each row alone"), &got[0], &alone[0]);
-            bench.exact(&down, format!("{case}, each row alone"), &got[2], &alone[2]);
         }
+        bench.exact(&gate_up, format!("{case}, each row alone"), &got[0], &alone[0]);
+        bench.exact(&down, format!("{case}, each row alone"), &got[2], &alone[2]);
     }
     Ok(())
 }

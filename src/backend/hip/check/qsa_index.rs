@@ -4,7 +4,7 @@ use half::bf16;
 
 use super::super::abi::{KvPlanes, QsaPrepareArgs, QsaScoreArgs, QsaSelectArgs};
 use super::Class;
-use super::bench::{Bench, Expected, Output, U32, gamma};
+use super::bench::{Bench, Expected, Output, gamma};
 use super::dense::norm_error;
 use super::rope::rotated;
 use crate::backend::cpu::{norm, select as rule};

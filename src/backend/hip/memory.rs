@@ -1,0 +1,158 @@
+//! Device memory of a model: weights, activation buffers, scratch, and the way of weights to the device.
+//!
+//! Owns: how allocations are cut into parts, the pinned buffers that weights pass through.
+//! Always true: a part is aligned to [`ALIGN`] and lives as long as the backend; nothing is allocated after a load.
+//! Not here: what the parts mean (the operations), the context's memory (`arena`).
+
+use std::sync::Arc;
+
+use rayon::prelude::*;
+
+use crate::device::{Context, DeviceMemory, DeviceSpan, PinnedMemory, Stream};
+use crate::error::Result;
+
+/// Alignment of every part: whole lines of the device's caches, and more than any kernel asks for.
+pub const ALIGN: usize = 256;
+/// The least that is allocated at once for weights.
+const SLAB: usize = 64 << 20;
+/// Bytes of each of the two pinned buffers.
+const STAGE: usize = 16 << 20;
+/// A copy into pinned memory is shared among threads in pieces of this many bytes: reading a file is what takes time.
+const PIECE: usize = 1 << 20;
+
+/// Activation rows on the device.
+pub struct Buffer(pub(super) DeviceMemory);
+
+impl Buffer {
+    /// Its first address.
+    pub fn address(&self) -> u64 {
+        self.0.address()
+    }
+}
+
+/// Cuts one allocation into parts, or only counts what they take.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Cutter {
+    base: u64,
+    used: usize,
+}
+
+impl Cutter {
+    /// Starts at an address; at 0 to count.
+    pub fn new(base: u64) -> Cutter {
+        Cutter { base, used: 0 }
+    }
+    /// The address of the next `count` elements of `size` bytes.
+    pub fn take(&mut self, count: usize, size: usize) -> u64 {
+        let address = self.base + self.used as u64;
+        self.used += (count * size).next_multiple_of(ALIGN);
+        address
+    }
+    /// The address of the next `count` floats.
+    pub fn floats(&mut self, count: usize) -> u64 {
+        self.take(count, size_of::<f32>())
+    }
+    /// Bytes taken so far.
+    pub fn used(&self) -> usize {
+        self.used
+    }
+}
+
+/// Memory for weights, and what copies them there.
+pub struct Loader {
+    context: Context,
+    stream: Arc<Stream>,
+    slabs: Vec<DeviceMemory>,
+    /// Free end of the current slab: offset within it.
+    used: usize,
+    /// The slab that is being filled.
+    current: Option<usize>,
+    stages: [PinnedMemory; 2],
+    /// Which of them is being filled.
+    stage: usize,
+    filled: usize,
+    /// Where its parts go: address and bytes, one behind the other.
+    parts: Vec<(u64, usize)>,
+}
+
+impl Loader {
+    /// Bytes of pinned memory that it holds.
+    pub const PINNED: usize = 2 * STAGE;
+
+    /// With nothing allocated but the pinned buffers.
+    pub fn new(context: &Context, stream: Arc<Stream>) -> Result<Loader> {
+        let stages = [PinnedMemory::new(context, STAGE)?, PinnedMemory::new(context, STAGE)?];
+        Ok(Loader {
+            context: context.clone(),
+            stream,
+            slabs: Vec::new(),
+            used: 0,
+            current: None,
+            stages,
+            stage: 0,
+            filled: 0,
+            parts: Vec::new(),
+        })
+    }
+
+    /// Memory for `bytes` bytes.
+    ///
+    /// # Errors
+    /// `InsufficientMemory`.
+    pub fn take(&mut self, bytes: usize) -> Result<u64> {
+        let bytes = bytes.next_multiple_of(ALIGN).max(ALIGN);
+        if let Some(current) = self.current
+            && self.slabs[current].len() - self.used >= bytes
+        {
+            let address = self.slabs[current].address() + self.used as u64;
+            self.used += bytes;
+            return Ok(address);
+        }
+        let memory = DeviceMemory::new(&self.context, bytes.max(SLAB))?;
+        let address = memory.address();
+        self.slabs.push(memory);
+        // A part that fills a slab leaves the one before open for smaller parts.
+        if bytes < SLAB {
+            (self.current, self.used) = (Some(self.slabs.len() - 1), bytes);
+        }
+        Ok(address)
+    }
+
+    /// Takes a copy of `bytes`, to arrive at an address that `take` gave by the next `flush`.
+    pub fn put(&mut self, address: u64, bytes: &[u8]) -> Result<()> {
+        let mut done = 0;
+        while done < bytes.len() {
+            if self.filled == STAGE {
+                self.flush()?;
+            }
+            let count = (bytes.len() - done).min(STAGE - self.filled);
+            let to = &mut self.stages[self.stage].bytes_mut()?[self.filled..self.filled + count];
+            let from = &bytes[done..done + count];
+            to.par_chunks_mut(PIECE).zip(from.par_chunks(PIECE)).for_each(|(to, from)| to.copy_from_slice(from));
+            self.parts.push((address + done as u64, count));
+            self.filled += count;
+            done += count;
+        }
+        Ok(())
+    }
+
+    /// Submits the copies of everything that was put, and turns to the other buffer while they run.
+    pub fn flush(&mut self) -> Result<()> {
+        let mut at = 0;
+        for (address, count) in self.parts.drain(..) {
+            // SAFETY: the address is within a slab, which lives as long as this value, and `take` gave it that many bytes.
+            let span = unsafe { DeviceSpan::from_raw(address, count) };
+            span.upload_pinned(&self.stream, &self.stages[self.stage], at..at + count)?;
+            at += count;
+        }
+        (self.stage, self.filled) = (1 - self.stage, 0);
+        Ok(())
+    }
+
+    /// Both at once.
+    pub fn store(&mut self, bytes: &[u8]) -> Result<u64> {
+        let address = self.take(bytes.len())?;
+        self.put(address, bytes)?;
+        Ok(address)
+    }
+}

@@ -1,0 +1,315 @@
+//! How fast a model runs: prompts and answers of given lengths at given depths, in llama-bench's terms.
+//!
+//! Owns: what is timed and how often, the rows of the result.
+//! Always true: a time is of whole steps up to the logits of their last row, on a warm model; every repetition starts from
+//! the same state; ids come from a fixed generator.
+//! Not here: printing (`cli::bench`), loading (`build`).
+
+use std::time::Instant;
+
+use serde::Serialize;
+
+use super::build::{self, Built, Placement};
+use super::load::{LoadOptions, open_source};
+use crate::error::{Error, Result};
+use crate::model::{Feed, LanguageModel};
+use crate::state::Sequence;
+
+/// What to time.
+#[derive(Debug, Clone)]
+pub struct BenchOptions {
+    /// Lengths of prompts.
+    pub prompts: Vec<usize>,
+    /// Lengths of answers.
+    pub answers: Vec<usize>,
+    /// Tokens in the context before either.
+    pub depths: Vec<usize>,
+    /// Repetitions behind one that is not counted.
+    pub repetitions: usize,
+}
+
+/// The long-context protocol.
+#[derive(Debug, Clone)]
+pub struct CellOptions {
+    /// Lengths of prompts.
+    pub cells: Vec<usize>,
+    /// Runs of each cell and seed.
+    pub windows: usize,
+    /// What the prompts are drawn from.
+    pub seeds: Vec<u64>,
+    /// The most tokens of an answer.
+    pub answer: usize,
+}
+
+/// What ran.
+#[derive(Debug, Clone, Serialize)]
+pub struct BenchSetting {
+    /// The model's name.
+    pub model: String,
+    /// Hash of its tensors' names, shapes and types, or the synthetic model's name.
+    pub model_hash: String,
+    /// Bytes of its weights.
+    pub weights: u64,
+    /// Where it ran.
+    #[serde(flatten)]
+    pub placement: Placement,
+    /// Rows of a prefill chunk.
+    pub prefill_chunk: usize,
+    /// Tokens that the context holds.
+    pub context: usize,
+    /// Of this program.
+    pub version: &'static str,
+    /// When, in UTC.
+    pub date: String,
+}
+
+/// One test.
+#[derive(Debug, Clone, Serialize)]
+pub struct BenchRow {
+    /// `pp512` or `tg128`.
+    pub test: String,
+    /// Tokens in the context before it.
+    pub depth: usize,
+    /// Tokens a second, mean of the repetitions.
+    pub mean: f64,
+    /// Their standard deviation.
+    pub deviation: f64,
+    /// Each repetition.
+    pub samples: Vec<f64>,
+}
+
+/// One window of the long-context protocol.
+#[derive(Debug, Clone, Serialize)]
+pub struct CellRow {
+    /// Prompt tokens.
+    pub cell: usize,
+    /// What its ids were drawn from.
+    pub seed: u64,
+    /// Which run of that cell and seed.
+    pub window: usize,
+    /// "fits", or what was exceeded.
+    pub status: String,
+    /// Prompt tokens a second.
+    pub prefill: f64,
+    /// Answer tokens a second behind the first.
+    pub decode: f64,
+    /// Seconds to the first token.
+    pub first_token: f64,
+    /// Seconds altogether.
+    pub wall: f64,
+    /// Answer tokens.
+    pub tokens: usize,
+    /// Bytes of context memory committed at the end.
+    pub committed: u64,
+    /// The most bytes that the process had resident on the host.
+    pub peak: u64,
+}
+
+/// A model to time.
+pub struct Bench {
+    built: Built,
+    chunk: usize,
+    /// What runs.
+    pub setting: BenchSetting,
+}
+
+impl Bench {
+    /// Loads the model, or the `synthetic` one that is in no file (`released:q4_0`). `progress` is called with the share done, from 0 to 1.
+    ///
+    /// # Errors
+    /// Those of a load.
+    pub fn open(load: &LoadOptions, synthetic: Option<&str>, progress: &mut dyn FnMut(f32)) -> Result<Bench> {
+        let source = synthetic.is_none().then(|| open_source(load.model.as_deref())).transpose()?;
+        let (name, opened) = match (synthetic, &source) {
+            (Some(name), _) => (name.to_string(), crate::model::load::Opened::synthetic(name)?),
+            (None, Some(source)) => (source.name().to_string(), crate::model::load::open(source)?),
+            (None, None) => return Err(Error::invalid("there is no model to measure")),
+        };
+        let model_hash = synthetic.map_or_else(|| opened.fingerprint(), str::to_string);
+        let built = build::run(opened, source.as_ref(), load, progress)?;
+        let setting = BenchSetting {
+            model: name,
+            model_hash,
+            weights: (built.memory)().weights,
+            placement: built.receipt.placement.clone(),
+            prefill_chunk: built.model.max_rows(),
+            context: built.model.max_sequence(),
+            version: env!("CARGO_PKG_VERSION"),
+            date: jiff::Timestamp::now()
+                .round(jiff::Unit::Second)
+                .map_or_else(|_| String::new(), |now| now.to_string()),
+        };
+        Ok(Bench { chunk: built.model.max_rows(), built, setting })
+    }
+
+    /// Runs every test; `row` hears of each as it ends.
+    ///
+    /// # Errors
+    /// `ContextLength`, if a test does not fit; those of a step.
+    pub fn run(&mut self, options: &BenchOptions, row: &mut dyn FnMut(&BenchRow)) -> Result<Vec<BenchRow>> {
+        let mut rows = Vec::new();
+        let (chunk, model) = (self.chunk, &mut *self.built.model);
+        let mut sequence = model.new_sequence()?;
+        for &depth in &options.depths {
+            sequence.reset()?;
+            let mut ids = Ids::new(depth as u64, model.shape().vocab);
+            feed(model, &mut sequence, &ids.take(depth), chunk)?;
+            let start = sequence.snapshot()?;
+            let tests = options.prompts.iter().map(|&n| (true, n)).chain(options.answers.iter().map(|&n| (false, n)));
+            for (prompt, count) in tests.filter(|&(_, count)| count > 0) {
+                let tokens = ids.take(count);
+                let mut samples = Vec::new();
+                for repetition in 0..=options.repetitions {
+                    sequence.restore(&start)?;
+                    let started = Instant::now();
+                    match prompt {
+                        true => {
+                            feed(model, &mut sequence, &tokens, chunk)?;
+                        }
+                        false => {
+                            let mut next = tokens[0];
+                            for _ in 0..count {
+                                model.forward(&mut [Feed { sequence: &mut sequence, ids: &[next] }])?;
+                                next = best(model.logits(&[0])?);
+                            }
+                        }
+                    }
+                    if repetition > 0 {
+                        samples.push(count as f64 / started.elapsed().as_secs_f64());
+                    }
+                }
+                let (mean, deviation) = statistics(&samples);
+                let test = format!("{}{count}", if prompt { "pp" } else { "tg" });
+                rows.push(BenchRow { test, depth, mean, deviation, samples });
+                rows.last().into_iter().for_each(&mut *row);
+            }
+        }
+        Ok(rows)
+    }
+
+    /// Runs the long-context protocol: a cold prompt and an answer a window. What does not fit is a row, not an error.
+    ///
+    /// # Errors
+    /// Those of a step other than running out of context or memory.
+    pub fn cells(&mut self, options: &CellOptions, row: &mut dyn FnMut(&CellRow)) -> Result<Vec<CellRow>> {
+        let mut rows = Vec::new();
+        let (chunk, model) = (self.chunk, &mut *self.built.model);
+        let mut sequence = model.new_sequence()?;
+        for &cell in &options.cells {
+            for &seed in &options.seeds {
+                for window in 0..options.windows {
+                    sequence.reset()?;
+                    let ids = Ids::new(seed, model.shape().vocab).take(cell);
+                    let mut result = CellRow {
+                        cell,
+                        seed,
+                        window,
+                        status: "fits".into(),
+                        prefill: 0.0,
+                        decode: 0.0,
+                        first_token: 0.0,
+                        wall: 0.0,
+                        tokens: 0,
+                        committed: 0,
+                        peak: 0,
+                    };
+                    let started = Instant::now();
+                    match answer(model, &mut sequence, &ids, chunk, options.answer, started, &mut result) {
+                        Ok(()) => {}
+                        Err(error @ (Error::ContextLength { .. } | Error::InsufficientMemory(_))) => {
+                            result.status = error.to_string();
+                        }
+                        Err(error) => return Err(error),
+                    }
+                    result.wall = started.elapsed().as_secs_f64();
+                    let memory = (self.built.memory)();
+                    (result.committed, result.peak) = (memory.committed, memory.peak_resident);
+                    row(&result);
+                    rows.push(result);
+                }
+            }
+        }
+        Ok(rows)
+    }
+}
+
+fn answer(
+    model: &mut dyn LanguageModel,
+    sequence: &mut Sequence,
+    ids: &[u32],
+    chunk: usize,
+    most: usize,
+    started: Instant,
+    result: &mut CellRow,
+) -> Result<()> {
+    let mut next = feed(model, sequence, ids, chunk)?;
+    result.first_token = started.elapsed().as_secs_f64();
+    result.prefill = ids.len() as f64 / result.first_token;
+    result.tokens = 1;
+    let decoding = Instant::now();
+    let room = model.max_sequence() - sequence.len();
+    while result.tokens < most.min(room) {
+        model.forward(&mut [Feed { sequence, ids: &[next] }])?;
+        next = best(model.logits(&[0])?);
+        result.tokens += 1;
+        result.decode = (result.tokens - 1) as f64 / decoding.elapsed().as_secs_f64();
+    }
+    Ok(())
+}
+
+/// Feeds a prompt in chunks and returns the most likely next id; 0 behind an empty one.
+fn feed(model: &mut dyn LanguageModel, sequence: &mut Sequence, ids: &[u32], chunk: usize) -> Result<u32> {
+    let mut last = 0;
+    for ids in ids.chunks(chunk) {
+        model.forward(&mut [Feed { sequence, ids }])?;
+        last = ids.len();
+    }
+    match last {
+        0 => Ok(0),
+        rows => Ok(best(model.logits(&[rows - 1])?)),
+    }
+}
+
+fn best(logits: &[f32]) -> u32 {
+    let best = logits.iter().enumerate().max_by(|a, b| a.1.total_cmp(b.1));
+    best.map_or(0, |(id, _)| id as u32)
+}
+
+fn statistics(samples: &[f64]) -> (f64, f64) {
+    let count = samples.len().max(1) as f64;
+    let mean = samples.iter().sum::<f64>() / count;
+    let squares: f64 = samples.iter().map(|sample| (sample - mean).powi(2)).sum();
+    (mean, (squares / (count - 1.0).max(1.0)).sqrt())
+}
+
+/// Token ids of a fixed generator.
+struct Ids {
+    state: u64,
+    vocab: u64,
+}
+
+impl Ids {
+    fn new(seed: u64, vocab: usize) -> Ids {
+        Ids { state: seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1, vocab: vocab as u64 }
+    }
+    fn take(&mut self, count: usize) -> Vec<u32> {
+        let mut next = || {
+            self.state ^= self.state << 13;
+            self.state ^= self.state >> 7;
+            self.state ^= self.state << 17;
+            (self.state % self.vocab) as u32
+        };
+        (0..count).map(|_| next()).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn deviation_is_that_of_a_sample() {
+        assert_eq!(statistics(&[2.0, 4.0, 6.0]), (4.0, 2.0));
+        assert_eq!(statistics(&[3.0]), (3.0, 0.0));
+    }
+}
