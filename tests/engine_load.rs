@@ -160,7 +160,11 @@ fn a_crowd_of_clients_leaves_nothing_stuck_and_nothing_behind() {
     assert!(status.cache.bytes <= cache_memory, "{:?}", status.cache);
 
     let after = arena.usage();
-    assert!(after.committed <= COMMITTED && after.ranges <= before.ranges.max(4 * 5), "{before:?} {after:?}");
+    // Four planes and the recurrent state a slot, from the first to the last request.
+    assert_eq!((after.ranges, after.retired_ranges), (4 * 5, 0), "{before:?} {after:?}");
+    assert!(after.committed <= COMMITTED && after.reserved == before.reserved, "{before:?} {after:?}");
+    // Those that wanted more than was left, and hardly anybody beside them.
+    assert!(seen(&counts.no_memory) < seen(&counts.whole) / 2, "{:?}", all.map(seen));
     // What may come and go: the cache, and the arena's limit. A leak of one prompt's state a request would be far more.
     let grown = resident().saturating_sub(memory);
     assert!(grown <= cache_memory + COMMITTED, "the process grew by {grown} bytes");

@@ -266,8 +266,8 @@ impl Worker {
     /// `false`: there is none.
     fn shed(&mut self, but: usize) -> bool {
         let others = self.slots.iter_mut().enumerate().filter(|(at, _)| *at != but).map(|(_, slot)| slot);
-        let idle = others.filter(|slot| slot.work.is_none() && slot.sequence.is_some());
-        idle.min_by_key(|slot| slot.served).is_some_and(Slot::give_up)
+        let idle = others.filter(|slot| slot.work.is_none() && slot.has_memory());
+        idle.min_by_key(|slot| slot.served).map(Slot::give_up).is_some()
     }
 
     fn step(&mut self) {
