@@ -268,6 +268,23 @@ fn a_request_whose_memory_cannot_be_had_fails_alone() {
 }
 
 #[test]
+fn who_cannot_have_memory_beside_others_waits_for_it() {
+    // Two sequences of one segment each fit, or one of two.
+    let limits = Limits { committed: Some(9 << 20), ..Limits::default() };
+    let script = Script { rows: 64, pause: Duration::from_millis(1), ..Script::new(1500, 1024, limits) };
+    let engine = side_by_side(script, 3);
+    let small = |id| engine.submit(Request { max_tokens: Some(40), ..request(&[id]) }).unwrap();
+    let running = [small(5), small(6)];
+    let large = engine.submit(request(&[1; 800])).unwrap();
+    let last = small(7);
+    assert_eq!(answer(large), expected(hashing, &[1; 800], 4));
+    for (stream, id) in running.into_iter().chain([last]).zip([5, 6, 7]) {
+        assert_eq!(answer(stream), expected(hashing, &[id], 40));
+    }
+    assert_eq!(engine.status().totals.failed, 0);
+}
+
+#[test]
 fn a_damaged_row_fails_its_own_request_only() {
     let engine = Script { poison: Some(9), pause: Duration::from_millis(2), ..Script::small() }
         .start(Options { parallel: 2, ..options() });
