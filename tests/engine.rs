@@ -264,7 +264,24 @@ fn a_request_whose_memory_cannot_be_had_fails_alone() {
     let middle = [2; 800];
     assert_eq!(answer(engine.submit(request(&middle)).unwrap()), expected(hashing, &middle, 4));
     assert!(arena.usage().committed <= 10 << 20);
-    assert!(arena.usage().retired_ranges > 0, "an idle state was given up");
+    assert_eq!(arena.usage().retired_ranges, 0, "an idle state gave its memory back and kept its addresses");
+}
+
+#[test]
+fn who_cannot_have_memory_beside_others_waits_for_it() {
+    // Two sequences of one segment each fit, or one of two.
+    let limits = Limits { committed: Some(9 << 20), ..Limits::default() };
+    let script = Script { rows: 64, pause: Duration::from_millis(1), ..Script::new(1500, 1024, limits) };
+    let engine = side_by_side(script, 3);
+    let small = |id| engine.submit(Request { max_tokens: Some(40), ..request(&[id]) }).unwrap();
+    let running = [small(5), small(6)];
+    let large = engine.submit(request(&[1; 800])).unwrap();
+    let last = small(7);
+    assert_eq!(answer(large), expected(hashing, &[1; 800], 4));
+    for (stream, id) in running.into_iter().chain([last]).zip([5, 6, 7]) {
+        assert_eq!(answer(stream), expected(hashing, &[id], 40));
+    }
+    assert_eq!(engine.status().totals.failed, 0);
 }
 
 #[test]

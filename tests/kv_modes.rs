@@ -345,3 +345,22 @@ fn a_cache_that_cannot_grow_is_unchanged_in_every_plane() {
     assert!(KvCache::new(&arena, "layer 3", *cache.layout(), 0).is_err());
     assert_eq!(arena.usage().ranges, 4);
 }
+
+#[test]
+fn a_cache_that_gave_its_memory_back_starts_from_zeros_at_the_same_addresses() {
+    for backend in [KvBackend::Vmm, KvBackend::Legacy] {
+        let arena = Arena::host(backend);
+        let mut cache = KvCache::new(&arena, "layer 3", layout(KvMode::Fp8, 2, 64, 16, 4), 100).unwrap();
+        let addresses = |cache: &KvCache| PLANES.map(|plane| cache.plane(plane).base());
+        let before = addresses(&cache);
+        fill(&mut cache, 40, 1);
+        assert!(cache.give_back(), "the host's addresses can get memory again");
+        let usage = arena.usage();
+        assert_eq!((usage.committed, usage.retired_ranges, usage.ranges), (0, 0, 4));
+        assert!(PLANES.iter().all(|&plane| cache.plane(plane).bytes().is_empty()));
+        cache.ensure(60).unwrap();
+        assert_eq!(addresses(&cache), before);
+        assert!(PLANES.iter().all(|&plane| cache.plane(plane).bytes().iter().all(|&byte| byte == 0)));
+        fill(&mut cache, 60, 2);
+    }
+}

@@ -269,6 +269,15 @@ impl Range {
         self.charged = self.committed;
     }
 
+    /// Gives all memory back to the system; the addresses stay. `false`: they cannot get memory again, as on a device that
+    /// keeps reading the first backing of an address, and the range is good for nothing but to be dropped.
+    pub fn give_back(&mut self) -> bool {
+        let kept = self.unmap_to(0);
+        self.shared.ledger.refund(self.committed - kept);
+        (self.committed, self.charged) = (0, 0);
+        !self.sealed
+    }
+
     /// Unmaps the pieces beyond `prefix`, the last first and each by itself: a driver may leave a range in use when one
     /// call spans several handles. Returns the bytes that stayed; their error is recorded.
     fn unmap_to(&mut self, prefix: usize) -> usize {

@@ -117,10 +117,17 @@ impl Slot {
         }
     }
 
-    /// Gives the state away with its memory. `false`: it has none.
-    pub fn give_up(&mut self) -> bool {
+    /// Whether its state has memory that could be of use elsewhere.
+    pub fn has_memory(&self) -> bool {
+        self.sequence.as_ref().is_some_and(|sequence| sequence.committed() > 0)
+    }
+
+    /// Gives the state's memory back, and its addresses up where they are of no more use.
+    pub fn give_up(&mut self) {
         self.moments.clear();
-        self.sequence.take().is_some()
+        if self.sequence.as_mut().is_some_and(|sequence| !sequence.give_back()) {
+            self.sequence = None;
+        }
     }
 
     pub fn status(&self) -> SlotStatus {

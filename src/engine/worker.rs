@@ -42,6 +42,8 @@ pub(super) struct Worker {
     memory: MemoryProbe,
     speculation: Speculation,
     stop: Cancel,
+    /// The first who waits needs memory that those who run hold: nobody begins until one of them has ended.
+    starved: bool,
     steps: u64,
 }
 
@@ -66,9 +68,9 @@ impl Worker {
         }
         let slots = (0..limits.parallel).map(|_| Slot::default()).collect();
         let Options { memory, speculation, .. } = options;
-        let queue = VecDeque::new();
+        let (queue, starved, steps) = (VecDeque::new(), false, 0);
         let worker =
-            Worker { model, limits, slots, queue, cache, sessions, board, memory, speculation, stop, steps: 0 };
+            Worker { model, limits, slots, queue, cache, sessions, board, memory, speculation, stop, starved, steps };
         worker.publish();
         Ok(worker)
     }
@@ -119,12 +121,21 @@ impl Worker {
         }
     }
 
+    /// Gives idle slots to those who wait, in their order. Who cannot have memory now waits for what others hold, and
+    /// is refused where nobody holds any.
     fn admit(&mut self) {
-        while let Some(at) = self.queue.iter().position(|work| !self.is_held_back(work)) {
+        while !self.starved
+            && let Some(at) = self.queue.iter().position(|work| !self.is_held_back(work))
+        {
             let Some(choice) = self.choose(&self.queue[at]) else { return };
-            let Some(mut work) = self.queue.remove(at) else { return };
             let slot = choice.into;
-            let prepared = self.prepare(choice, work.prompt());
+            let prepared = self.prepare(choice, self.queue[at].prompt());
+            let shared = self.slots.iter().any(|slot| slot.work.is_some());
+            if shared && matches!(prepared, Err(Error::InsufficientMemory(_))) {
+                self.starved = true;
+                return;
+            }
+            let Some(mut work) = self.queue.remove(at) else { return };
             let cached = self.slots[slot].held();
             self.board.began(work.prompt(), cached);
             let speculator = Speculator::of(self.speculation, &*self.model);
@@ -278,12 +289,15 @@ impl Worker {
         }
     }
 
-    /// Gives the memory of an idle slot other than `but` back to the system, of the one that was served longest ago.
-    /// `false`: there is none.
+    /// Gives the memory of an idle slot other than `but` back to the system, of the one that was served longest ago;
+    /// what it holds is put aside. `false`: there is none.
     fn shed(&mut self, but: usize) -> bool {
-        let others = self.slots.iter_mut().enumerate().filter(|(at, _)| *at != but).map(|(_, slot)| slot);
-        let idle = others.filter(|slot| slot.work.is_none() && slot.sequence.is_some());
-        idle.min_by_key(|slot| slot.served).is_some_and(Slot::give_up)
+        let idle = |(at, slot): &(usize, &Slot)| *at != but && slot.work.is_none() && slot.has_memory();
+        let oldest = self.slots.iter().enumerate().filter(idle).min_by_key(|(_, slot)| slot.served);
+        let Some((at, _)) = oldest else { return false };
+        self.put_aside(at);
+        self.slots[at].give_up();
+        true
     }
 
     fn step(&mut self) {
@@ -389,6 +403,7 @@ impl Worker {
     fn end(&mut self, slot: usize, ending: Ending) {
         self.take_back(slot);
         let Some(work) = self.slots[slot].work.take() else { return };
+        self.starved = false;
         let kept = work.is_kept();
         // What gave a wrong number once would give it to whoever goes on from there.
         let sound = !matches!(&ending, Ending::Failed(error) if !matches!(error, Error::InsufficientMemory(_)));

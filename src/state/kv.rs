@@ -166,6 +166,11 @@ impl KvCache {
         ensure_all(&mut self.growth(tokens)?)
     }
 
+    /// Gives the memory of every plane back and keeps the addresses; `false`, if one of them cannot get memory again.
+    pub fn give_back(&mut self) -> bool {
+        self.planes.iter_mut().map(Range::give_back).filter(|reusable| !reusable).count() == 0
+    }
+
     /// What `ensure` would grow, so that a sequence can grow all its layers or none (`arena::ensure_all`).
     pub fn growth(&mut self, tokens: usize) -> Result<[(&mut Range, usize); 4]> {
         if tokens > self.max_tokens {

@@ -279,4 +279,17 @@ impl Sequence {
         self.inside_step = false;
         Ok(())
     }
+
+    /// Bytes of keys, values and index keys that have memory.
+    pub fn committed(&self) -> usize {
+        let planes = self.kv.iter().flat_map(|cache| PLANES.map(|plane| cache.plane(plane).committed()));
+        planes.sum()
+    }
+
+    /// Empties the sequence and gives the memory of its keys and values back. `false`: its addresses cannot get memory
+    /// again, so that it is to be dropped.
+    pub fn give_back(&mut self) -> bool {
+        self.reset();
+        self.kv.iter_mut().map(KvCache::give_back).filter(|reusable| !reusable).count() == 0
+    }
 }
