@@ -59,7 +59,7 @@ pub async fn health(State(app): State<Arc<App>>) -> Response {
         Err(share) => {
             let message = format!("the model is being loaded ({:.0} %)", share * 100.0);
             let mut error = ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "model_loading", message);
-            error.extra.insert("progress".into(), json!(share));
+            error.extra.push(("progress", json!(share)));
             return error.into_response();
         }
     };

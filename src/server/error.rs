@@ -6,7 +6,7 @@
 
 use axum::body::Body;
 use axum::http::{HeaderValue, Response, StatusCode, header};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use crate::error::Error;
 
@@ -41,7 +41,7 @@ pub struct ApiError {
     /// A word that programs can test.
     pub code: Option<&'static str>,
     /// More members of the error object.
-    pub extra: Map<String, Value>,
+    pub extra: Vec<(&'static str, Value)>,
     /// With 503: seconds after which to ask again.
     pub retry: Option<u64>,
 }
@@ -49,7 +49,7 @@ pub struct ApiError {
 impl ApiError {
     /// An error of any status.
     pub fn new(status: StatusCode, code: &'static str, message: impl Into<String>) -> ApiError {
-        ApiError { status, message: message.into(), param: None, code: Some(code), extra: Map::new(), retry: None }
+        ApiError { status, message: message.into(), param: None, code: Some(code), extra: Vec::new(), retry: None }
     }
 
     /// 400 for one field.
@@ -111,7 +111,7 @@ impl ApiError {
             }
         };
         if let Value::Object(inner) = &mut inner {
-            inner.extend(self.extra.clone());
+            inner.extend(self.extra.iter().map(|(name, value)| (name.to_string(), value.clone())));
         }
         match shape {
             Shape::OpenAi => json!({"error": inner}),
@@ -159,8 +159,8 @@ impl From<Error> for ApiError {
         let mut told = ApiError::new(status, code, error.to_string());
         match error {
             Error::ContextLength { prompt, context } => {
-                told.extra.insert("n_prompt_tokens".into(), prompt.into());
-                told.extra.insert("n_ctx".into(), context.into());
+                told.extra.push(("n_prompt_tokens", prompt.into()));
+                told.extra.push(("n_ctx", context.into()));
             }
             Error::Busy { retry, .. } => told.retry = Some(retry.as_secs().max(1)),
             Error::Cancelled => told.message = "the server is shutting down: ask again in a moment".into(),

@@ -99,21 +99,15 @@ fn check_key(headers: &HeaderMap, options: &Options) -> Result<(), ApiError> {
     Err(ApiError::new(StatusCode::UNAUTHORIZED, "invalid_api_key", refusal))
 }
 
-/// Answers for pages of other sites; without `--cors-origin` it adds nothing.
-pub fn cors(options: &Options) -> CorsLayer {
-    let layer = CorsLayer::new();
-    if options.cors_origins.is_empty() {
-        return layer;
-    }
-    let origins = match options.cors_origins.iter().any(|origin| origin == "*") {
-        true => AllowOrigin::any(),
-        false => AllowOrigin::list(options.cors_origins.iter().filter_map(|origin| HeaderValue::from_str(origin).ok())),
+/// Answers for pages of other sites; none without `--cors-origin`.
+pub fn cors(options: &Options) -> Option<CorsLayer> {
+    let origins = match options.cors_origins.as_slice() {
+        [] => return None,
+        list if list.iter().any(|origin| origin == "*") => AllowOrigin::any(),
+        list => AllowOrigin::list(list.iter().filter_map(|origin| HeaderValue::from_str(origin).ok())),
     };
-    layer.allow_origin(origins).allow_methods([Method::GET, Method::POST]).allow_headers([
-        header::AUTHORIZATION,
-        header::CONTENT_TYPE,
-        HeaderName::from_static("x-api-key"),
-    ])
+    let headers = [header::AUTHORIZATION, header::CONTENT_TYPE, HeaderName::from_static("x-api-key")];
+    Some(CorsLayer::new().allow_origin(origins).allow_methods([Method::GET, Method::POST]).allow_headers(headers))
 }
 
 /// Headers that keep a browser from guessing.

@@ -128,7 +128,7 @@ impl App {
 
 /// The route table.
 fn routes(app: &Arc<App>) -> Router {
-    Router::new()
+    let router = Router::new()
         .route("/v1/chat/completions", post(openai::chat))
         .route("/v1/completions", post(openai::completion))
         .route("/v1/responses", post(responses::responses))
@@ -149,9 +149,10 @@ fn routes(app: &Arc<App>) -> Router {
         .route("/props", get(admin::props))
         .fallback(guard::unknown)
         .method_not_allowed_fallback(guard::wrong_method)
-        .layer(from_fn_with_state(app.clone(), guard::admit))
-        .layer(guard::cors(&app.options))
-        .layer(from_fn(guard::harden))
-        .layer(from_fn_with_state(app.clone(), guard::observe))
-        .with_state(app.clone())
+        .layer(from_fn_with_state(app.clone(), guard::admit));
+    let router = match guard::cors(&app.options) {
+        Some(cors) => router.layer(cors),
+        None => router,
+    };
+    router.layer(from_fn(guard::harden)).layer(from_fn_with_state(app.clone(), guard::observe)).with_state(app.clone())
 }

@@ -92,9 +92,9 @@ streamed = client.completions.create(model="ember", prompt="Once upon a time", m
 assert "".join(chunk.choices[0].text for chunk in streamed) == plain.choices[0].text
 
 # Responses.
-response = client.responses.create(model="ember", input="Tell me a story.", max_output_tokens=200, temperature=0)
+response = client.responses.create(model="ember", input="What is 3 + 4?", max_output_tokens=400, temperature=0)
 assert response.output_text and response.usage.total_tokens > 0
-with client.responses.stream(model="ember", input="Tell me a story.", max_output_tokens=200, temperature=0) as stream:
+with client.responses.stream(model="ember", input="What is 3 + 4?", max_output_tokens=400, temperature=0) as stream:
     deltas = "".join(event.delta for event in stream if event.type == "response.output_text.delta")
     assert deltas == stream.get_final_response().output_text == response.output_text
 flat = {"type": "function", **TOOL["function"]}
