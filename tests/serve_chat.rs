@@ -32,7 +32,8 @@ fn text(bytes: &[u8]) -> String {
 #[test]
 fn a_conversation_is_remembered_saved_and_begun_anew() {
     let folder = tempfile::tempdir().unwrap();
-    let lines = "/system Be kind.\nTell me a story about a mouse.\nAnd then?\n/save talk.json\n/reset\nHello!\n/save new.json\n/sing\n/quit\nnever said\n";
+    let lines = "/system Be kind.\nTell me a story about a mouse.\nAnd then?\n/save talk.json\n/reset\nHello!\n\
+        /save new.json\n/sing\n/quit\nnever said\n";
     let done = talk(&["--temperature", "0", "-n", "60", "-c", "1024"], lines, folder.path());
     assert_eq!(done.status.code(), Some(0), "{}", text(&done.stderr));
     let saved =

@@ -17,7 +17,8 @@ fn tools(strict: bool) -> Value {
         },
         "required": ["town", "days"],
     });
-    let add = json!({"type": "object", "properties": {"list": {"type": "array", "items": {"$ref": "#/$defs/n"}, "maxItems": 3}},
+    let list = json!({"type": "array", "items": {"$ref": "#/$defs/n"}, "maxItems": 3});
+    let add = json!({"type": "object", "properties": {"list": list},
         "required": ["list"], "$defs": {"n": {"type": "integer", "minimum": 0, "maximum": 99}}});
     json!([
         {"type": "function", "function": {"name": "get_weather", "parameters": weather, "strict": strict}},
@@ -105,8 +106,8 @@ fn no_call_is_made_where_none_may_be_and_one_where_one_may() {
 #[test]
 fn content_keeps_the_form_that_was_asked_for_with_and_without_thinking() {
     let server = Server::start(&["--parallel", "2"]);
-    let schema = json!({"type": "object", "properties": {"name": {"type": "string", "maxLength": 9}, "age": {"type": "integer",
-        "minimum": 0, "maximum": 99}}, "required": ["name", "age"], "additionalProperties": false});
+    let age = json!({"type": "integer", "minimum": 0, "maximum": 99});
+    let schema = json!({"type": "object", "properties": {"name": {"type": "string", "maxLength": 9}, "age": age}, "required": ["name", "age"], "additionalProperties": false});
     let format = json!({"type": "json_schema", "json_schema": {"name": "person", "schema": schema}});
     for effort in ["none", "low"] {
         let content = |more: Value| {

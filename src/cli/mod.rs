@@ -1,6 +1,7 @@
 //! The command line: one file a verb, and what they share.
 //!
-//! Owns: exit codes (0; 1 failed; 2 usage; 3 stuck device; 130 interrupted; a closed pipe is 0) and who prints the final sentence.
+//! Owns: exit codes (0; 1 failed; 2 usage; 3 stuck device; 130 interrupted; a closed pipe is 0) and who prints
+//! the final sentence.
 //! Always true: standard output holds only what was asked for; everything else goes to standard error.
 //! Not here: how text is generated (`engine`), what it means (`text`).
 

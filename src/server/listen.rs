@@ -79,8 +79,8 @@ where
         .build()
         .map_err(Error::io("cannot start the threads of the server"))?;
     let ended = runtime.block_on(run(app.clone(), listener, outcome));
-    // Answers that still run were told to stop, or nobody wants them. Dropping the engine would wait for its step, which
-    // may never end; the process does.
+    // Answers that still run were told to stop, or nobody wants them. Dropping the engine would wait for its step,
+    // which may never end; the process does.
     std::mem::forget(app);
     runtime.shutdown_background();
     ended

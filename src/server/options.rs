@@ -96,7 +96,8 @@ impl Options {
             return Ok(());
         }
         Err(Error::invalid(format!(
-            "{} can be reached by others: give a key (--api-key, --api-key-file or HIPFIRE_API_KEY) or listen on 127.0.0.1",
+            "{} can be reached by others: give a key (--api-key, --api-key-file or HIPFIRE_API_KEY) or listen on \
+             127.0.0.1",
             self.host
         )))
     }

@@ -1,8 +1,8 @@
 //! The form an answer must have: JSON, a grammar, calls of tools.
 //!
 //! Owns: the spellings of a form (`response_format`, vLLM's `structured_outputs`), and calls as a grammar.
-//! Always true: a call that the grammar lets through is one that the parser of calls reads; thinking stays free, the form
-//! begins behind it.
+//! Always true: a call that the grammar lets through is one that the parser of calls reads; thinking stays free, the
+//! form begins behind it.
 //! Not here: enforcing (`engine::constrain`), which tools there are (`tools`).
 
 use std::fmt::Write;
