@@ -1,6 +1,7 @@
 //! Answers of the embedded model that must follow a grammar: whatever the seed, what comes out parses.
 
 use hipfire::config::{AttentionMode, RopePrecision};
+use hipfire::engine::speculate::SpeculationOptions;
 use hipfire::engine::{Constraint, Event, Grammar, LoadOptions, Loaded, Request, SamplingParams, StopReason};
 use hipfire::error::Error;
 use serde_json::{Value, json};
@@ -21,6 +22,7 @@ fn ember() -> Loaded {
         gather: true,
         attention: AttentionMode::Sparse,
         rope_precision: RopePrecision::F32,
+        speculation: SpeculationOptions::default(),
     };
     Loaded::open(&options, &mut |_| {}).unwrap()
 }
