@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use sha2::{Digest, Sha256};
 
 use crate::compiler::Compiler;
-use crate::manifest::{Manifest, Object};
+use crate::manifest::{Manifest, Object, Proven};
 use crate::metadata;
 
 /// No headers or device libraries but our own; sums keep the order they are written in; every warning is an error; no
@@ -51,6 +51,7 @@ struct Job<'a> {
 pub type Built = (Manifest, Vec<Vec<u8>>);
 
 /// Builds all sources of `folder`; `required` architectures must work, `relatives` may be unknown to the compiler.
+/// Objects that the folder's record of proofs knows by their bytes take theirs.
 pub fn all(
     compiler: &Compiler,
     folder: &Path,
@@ -70,6 +71,11 @@ pub fn all(
             jobs.extend(archs.iter().map(|arch| Job { source, arch, required, hash: hash.clone() }));
         }
     }
+    let proven = folder.join("proven.json");
+    let proven: Proven = match std::fs::read(&proven) {
+        Ok(text) => serde_json::from_slice(&text).map_err(|e| format!("{}: {e}", proven.display()))?,
+        Err(_) => Proven::default(),
+    };
     let cache = out.join("objects");
     std::fs::create_dir_all(&cache)?;
     let next = AtomicUsize::new(0);
@@ -90,7 +96,7 @@ pub fn all(
     let failed: BTreeSet<String> =
         results.iter().filter(|(_, (_, result))| result.is_err()).map(|((arch, _), _)| arch.clone()).collect();
     let mut manifest =
-        Manifest { compiler: compiler.version.clone(), flags: FLAGS[7..].join(" "), objects: Vec::new() };
+        Manifest { compiler: compiler.version.clone(), flags: FLAGS[7..].join(" "), ..Manifest::default() };
     let mut objects = Vec::new();
     for ((arch, source), (job, result)) in results {
         match result {
@@ -99,14 +105,18 @@ pub fn all(
             Ok(bytes) => {
                 let name = source.file_name().unwrap_or_default().to_string_lossy().into_owned();
                 let kernels = metadata::kernels(&bytes).map_err(|e| format!("{name} for {arch}: {e}"))?;
-                manifest.objects.push(Object {
+                let mut object = Object {
                     path: format!("{arch}/{}", name.replace(".hip", ".co")),
                     source: name,
                     source_sha256: job.hash.clone(),
                     sha256: hex(&Sha256::digest(&bytes)),
                     arch,
                     kernels,
-                });
+                };
+                if proven.certify(&mut object) {
+                    manifest.proven.clone_from(&proven.how);
+                }
+                manifest.objects.push(object);
                 objects.push(bytes);
             }
             Err(_) => {}

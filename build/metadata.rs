@@ -43,6 +43,7 @@ fn kernel(entry: &Value) -> Result<Kernel, String> {
         scratch_bytes: number(".private_segment_fixed_size")?,
         vgpr_spills: number(".vgpr_spill_count")?,
         sgpr_spills: number(".sgpr_spill_count")?,
+        proof: None,
         name,
     })
 }

@@ -72,6 +72,9 @@ fn text(diagnosis: &Diagnosis) -> String {
     text += &line("pack", &pack.source);
     text += &line("compiler", if pack.compiler.is_empty() { "none was found at build time" } else { &pack.compiler });
     text += &line("architectures", &pack.architectures.join(", "));
+    for proven in &pack.proven {
+        text += &line("proven", proven);
+    }
     for device in &diagnosis.devices {
         text += &self::device(device);
     }

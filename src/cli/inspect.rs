@@ -68,14 +68,36 @@ fn kernel_table(list: &KernelList) -> String {
         );
     }
     let mut text = format!("kernel pack: {}, built by {}\n", list.pack, list.compiler);
+    if !list.proven.is_empty() {
+        text += &format!(
+            "proven: cases that these very bytes passed, and their worst error of its bound; {}\n",
+            list.proven
+        );
+    }
     text += &format!(
-        "  {:<14} {:<16} {:<26} {:>7} {:>5} {:>5} {:>6} {:>7} {:>6} {:>9} {:>10}\n",
-        "arch", "source", "kernel", "threads", "VGPR", "SGPR", "LDS", "scratch", "spills", "arguments", "waves/SIMD"
+        "  {:<14} {:<22} {:<26} {:>7} {:>5} {:>5} {:>6} {:>7} {:>6} {:>9} {:>10}  {}\n",
+        "arch",
+        "source",
+        "kernel",
+        "threads",
+        "VGPR",
+        "SGPR",
+        "LDS",
+        "scratch",
+        "spills",
+        "arguments",
+        "waves/SIMD",
+        "proven"
     );
     for entry in &list.kernels {
         let k = &entry.kernel;
+        let proof = match &k.proof {
+            None => "-".into(),
+            Some(proof) if proof.worst_percent == 0 => format!("{} cases, exact", proof.cases),
+            Some(proof) => format!("{} cases, {} %", proof.cases, proof.worst_percent),
+        };
         text += &format!(
-            "  {:<14} {:<16} {:<26} {:>7} {:>5} {:>5} {:>6} {:>7} {:>6} {:>9} {:>10}\n",
+            "  {:<14} {:<22} {:<26} {:>7} {:>5} {:>5} {:>6} {:>7} {:>6} {:>9} {:>10}  {}\n",
             entry.arch,
             entry.source,
             k.name,
@@ -86,7 +108,8 @@ fn kernel_table(list: &KernelList) -> String {
             k.scratch_bytes,
             k.vgpr_spills + k.sgpr_spills,
             k.kernarg_bytes,
-            entry.waves_per_simd
+            entry.waves_per_simd,
+            proof
         );
     }
     text

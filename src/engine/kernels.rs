@@ -17,6 +17,8 @@ pub struct KernelList {
     pub pack: String,
     /// The compiler that built it; empty when there was none.
     pub compiler: String,
+    /// How kernels with a proof were proven; empty where none has one.
+    pub proven: String,
     /// One entry a kernel and architecture.
     pub kernels: Vec<KernelEntry>,
 }
@@ -51,5 +53,6 @@ pub fn list_kernels(pack: Option<&Path>) -> Result<KernelList> {
             kernel: kernel.clone(),
         }));
     }
-    Ok(KernelList { pack: name, compiler: pack.manifest().compiler.clone(), kernels })
+    let manifest = pack.manifest();
+    Ok(KernelList { pack: name, compiler: manifest.compiler.clone(), proven: manifest.proven.clone(), kernels })
 }

@@ -74,6 +74,20 @@ impl Standin {
         }
     }
 
+    /// What kernels did so far, as JSON (`rdna` counts instructions and bytes).
+    pub fn profile(&self) -> String {
+        // SAFETY: the facade's signature; the text is at most as long as the buffer that it is copied to.
+        unsafe {
+            let profile =
+                self.symbols.get::<unsafe extern "C" fn(*mut libc::c_char, usize) -> usize>(b"standin_profile");
+            let profile = profile.unwrap();
+            let mut text = vec![0u8; profile(std::ptr::null_mut(), 0) + 1];
+            profile(text.as_mut_ptr().cast(), text.len());
+            text.pop();
+            String::from_utf8(text).unwrap()
+        }
+    }
+
     pub fn context(&self) -> Context {
         Context::new(&self.library, 0).unwrap()
     }

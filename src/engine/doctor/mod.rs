@@ -83,6 +83,8 @@ pub struct PackFacts {
     pub compiler: String,
     /// Architectures it has kernels for.
     pub architectures: Vec<String>,
+    /// How many of an architecture's kernels were proven before they were shipped, of how many, and how.
+    pub proven: Vec<String>,
 }
 
 /// A device.
@@ -103,6 +105,16 @@ pub struct DeviceFacts {
     pub self_test: Option<Report>,
 }
 
+/// A line an architecture that has proven kernels.
+fn proven(pack: &Pack) -> Vec<String> {
+    let manifest = pack.manifest();
+    let line = |arch: &str| match manifest.proven_of(arch) {
+        (0, _) => None,
+        (proven, all) => Some(format!("{proven} of {all} for {arch}, {}", manifest.proven)),
+    };
+    pack.architectures().into_iter().filter_map(line).collect()
+}
+
 /// Looks at everything. `progress` hears of each check of a self-test as it ends.
 pub fn diagnose(options: &DoctorOptions, progress: &mut dyn FnMut(&Outcome)) -> Result<Diagnosis> {
     let pack = options.kernel_pack.as_deref().map_or_else(Pack::embedded, Pack::open)?;
@@ -114,6 +126,7 @@ pub fn diagnose(options: &DoctorOptions, progress: &mut dyn FnMut(&Outcome)) -> 
             source: pack.path().map_or("embedded".into(), |path| path.display().to_string()),
             compiler: pack.manifest().compiler.clone(),
             architectures: pack.architectures().into_iter().map(str::to_string).collect(),
+            proven: proven(&pack),
         },
         devices: Vec::new(),
         system: system::findings(Path::new("/")),

@@ -1,0 +1,126 @@
+//! Products at the released geometry: few rows and many against a projection, the hyper-connections' gated read.
+
+use hipfire::backend::hip::abi::{GemmArgs, GemvArgs, HyperGateArgs};
+use hipfire::backend::hip::matrix;
+use hipfire::error::Result;
+use hipfire::weights::Format;
+
+use crate::device::{Case, Device};
+
+const HIDDEN: usize = 2560;
+const STREAMS: usize = 4;
+const WIDE: usize = STREAMS * HIDDEN;
+const RANK: usize = 320;
+/// Rows of a prefill step.
+const CHUNK: usize = 4096;
+
+impl Device<'_> {
+    pub fn dense(&mut self) -> Result<()> {
+        for (format, rows) in [
+            (Format::Bf16, 1),
+            (Format::Bf16, 8),
+            (Format::F8E4m3, 1),
+            (Format::Q8_0, 1),
+            (Format::Q4K, 1),
+            (Format::Q6K, 1),
+        ] {
+            self.gemv(format, rows)?;
+        }
+        for format in [Format::Bf16, Format::Q4K] {
+            self.gemm(format)?;
+        }
+        for (name, format) in [("bf16", Format::Bf16), ("q8_0", Format::Q8_0)] {
+            self.hyper_gate(name, format)?;
+        }
+        Ok(())
+    }
+
+    fn gemv(&mut self, format: Format, rows: usize) -> Result<()> {
+        let (outputs, inputs) = (WIDE, HIDDEN);
+        let Some(gemv) = matrix::gemv(format, rows, outputs, inputs) else { return Ok(()) };
+        let weights = outputs * format.row_bytes(inputs);
+        let arguments = GemvArgs {
+            y: self.zeros(4 * rows * outputs)?,
+            x: self.zeros(4 * rows * inputs)?,
+            w: self.zeros(weights)?,
+            scales: self.zeros(4 * outputs.div_ceil(128) * inputs.div_ceil(128))?,
+            rows: rows as u32,
+            outputs: outputs as u32,
+            inputs: inputs as u32,
+            y_stride: outputs as u32,
+            row_offset: 0,
+            split: gemv.split,
+        };
+        // Four outputs read the activations once, and a group of FP8 its scale.
+        let scales = if format == Format::F8E4m3 { outputs / 4 * inputs / 16 * 4 } else { 0 };
+        let case = Case {
+            kernel: gemv.kernel,
+            geometry: format!("{rows} x {inputs} by {outputs}"),
+            grid: gemv.grid,
+            run: 16,
+            unit: "output".into(),
+            units: (rows * outputs) as f64,
+            floor: (weights + 4 * rows * (inputs + outputs)) as f64,
+            loads: Some((weights + outputs / 4 * rows * inputs * 4 + scales) as f64),
+        };
+        self.launch(case, &arguments)
+    }
+
+    fn gemm(&mut self, format: Format) -> Result<()> {
+        let (outputs, inputs) = (WIDE, HIDDEN);
+        let Some(gemm) = matrix::gemm(format, CHUNK, outputs, inputs) else { return Ok(()) };
+        let (weights, stride) = (outputs * format.row_bytes(inputs), matrix::gemm_stride(inputs));
+        let arguments = GemmArgs {
+            y: self.zeros(4 * CHUNK * outputs)?,
+            x: self.zeros(2 * CHUNK * stride)?,
+            factors: self.zeros(4 * CHUNK)?,
+            w: self.zeros(weights)?,
+            scales: 0,
+            rows: CHUNK as u32,
+            outputs: outputs as u32,
+            inputs: inputs as u32,
+            y_stride: outputs as u32,
+            row_offset: 0,
+            unused: 0,
+        };
+        let case = Case {
+            kernel: gemm.kernel,
+            geometry: format!("{CHUNK} x {inputs} by {outputs}"),
+            grid: gemm.grid,
+            run: 2,
+            unit: "MFLOP".into(),
+            units: 2e-6 * (CHUNK * outputs * inputs) as f64,
+            floor: (weights + 2 * CHUNK * stride + 4 * CHUNK * outputs) as f64,
+            loads: None,
+        };
+        self.launch(case, &arguments)
+    }
+
+    fn hyper_gate(&mut self, name: &str, format: Format) -> Result<()> {
+        let weights = WIDE * format.row_bytes(RANK);
+        let arguments = HyperGateArgs {
+            x: self.zeros(4 * HIDDEN)?,
+            inject: self.zeros(4 * STREAMS)?,
+            normed: self.zeros(4 * WIDE)?,
+            low: self.zeros(4 * RANK)?,
+            raw: self.zeros(4 * STREAMS)?,
+            up: self.zeros(weights)?,
+            scales: 0,
+            rows: 1,
+            streams: STREAMS as u32,
+            hidden: HIDDEN as u32,
+            rank: RANK as u32,
+        };
+        let case = Case {
+            kernel: format!("hyper_gate_{name}_r1"),
+            geometry: format!("1 row, {STREAMS} x {HIDDEN}, rank {RANK}"),
+            grid: HIDDEN / 32,
+            run: 8,
+            unit: "column".into(),
+            units: HIDDEN as f64,
+            floor: (weights + 4 * (WIDE + HIDDEN)) as f64,
+            loads: None,
+        };
+        self.launch(case, &arguments)
+    }
+}
