@@ -289,7 +289,8 @@ impl Sequence {
     /// Empties the sequence and gives the memory of its keys and values back. `false`: its addresses cannot get memory
     /// again, so that it is to be dropped.
     pub fn give_back(&mut self) -> bool {
-        self.reset();
-        self.kv.iter_mut().map(KvCache::give_back).filter(|reusable| !reusable).count() == 0
+        // A state that could not be emptied is not used again either.
+        let emptied = self.reset().is_ok();
+        self.kv.iter_mut().map(KvCache::give_back).filter(|reusable| !reusable).count() == 0 && emptied
     }
 }
