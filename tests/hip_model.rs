@@ -11,7 +11,7 @@ use hipfire::backend::hip::{Gpu, Hip};
 use hipfire::config::{AttentionMode, KvBackend, KvMode};
 use hipfire::model::forward::Model;
 use hipfire::model::load::{self, LoadOptions};
-use hipfire::model::{Feed, LanguageModel};
+use hipfire::model::{Draft, Feed, LanguageModel};
 use hipfire::state::Sequence;
 use hipfire::weights::Source;
 use support::standin::Standin;
@@ -20,19 +20,28 @@ fn source() -> Source {
     Source::open(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/tiny/model")).unwrap()
 }
 
+/// The same with its MTP head.
+fn with_head() -> Source {
+    source().with(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/tiny/mtp.safetensors")).unwrap()
+}
+
 fn options() -> LoadOptions {
     LoadOptions { max_sequence: Some(256), max_rows: 96, kv_mode: Some(KvMode::F32), ..LoadOptions::default() }
 }
 
 /// `None` where the kernels were not built.
 fn hip(standin: &Standin, options: &LoadOptions) -> Option<Model<Hip>> {
+    hip_of(standin, &source(), options)
+}
+
+fn hip_of(standin: &Standin, source: &Source, options: &LoadOptions) -> Option<Model<Hip>> {
     let pack = Pack::embedded().unwrap();
     if pack.architectures().is_empty() {
         eprintln!("skipped: this build has no GPU kernels");
         return None;
     }
     let gpu = Gpu::of(&standin.context(), &pack).unwrap();
-    Some(load::hip(load::open(&source()).unwrap(), gpu, options, &mut |_| {}).unwrap())
+    Some(load::hip(load::open(source).unwrap(), gpu, options, &mut |_| {}).unwrap())
 }
 
 fn ids(count: usize) -> Vec<u32> {
@@ -208,4 +217,37 @@ fn a_growth_that_memory_refuses_ends_the_request_alone_and_leaks_nothing() {
     assert_eq!((before.committed, before.ranges), (after.committed, after.ranges));
     other.reset().unwrap();
     assert_eq!(feed(&mut model, &mut other, &ids(5)), expected);
+}
+
+/// Logits of two chained drafts behind each of several steps, of which some rows are taken back.
+fn drafts(model: &mut dyn LanguageModel) -> Vec<Vec<f32>> {
+    let ids = ids(40);
+    let mut sequence = model.new_sequence().unwrap();
+    let mut seen = Vec::new();
+    let mut fed = 0;
+    for (rows, refused) in [(6, 0), (1, 0), (4, 2), (1, 0), (4, 3), (3, 0)] {
+        model.forward(&mut [Feed { sequence: &mut sequence, ids: &ids[fed..fed + rows] }]).unwrap();
+        sequence.rewind(refused).unwrap();
+        fed += rows - refused;
+        model.draft_first(&mut [Draft { sequence: &mut sequence, next: ids[fed] }]).unwrap();
+        let first = model.draft_logits(&[0]).unwrap().to_vec();
+        model.draft_next(&mut [Draft { sequence: &mut sequence, next: best(&first) }]).unwrap();
+        let second = model.draft_logits(&[0]).unwrap().to_vec();
+        seen.extend([first, second]);
+    }
+    seen
+}
+
+#[test]
+fn the_head_drafts_on_a_device_what_it_drafts_on_the_cpu() {
+    let standin = Standin::take("fibers");
+    let options = LoadOptions { mtp: true, rewind_rows: 4, ..options() };
+    let mut cpu = load::cpu(load::open(&with_head()).unwrap(), &options, &mut |_| {}).unwrap();
+    let expected = drafts(&mut cpu);
+    let Some(mut model) = hip_of(&standin, &with_head(), &options) else { return };
+    for (step, (got, want)) in drafts(&mut model).iter().zip(&expected).enumerate() {
+        // Spec 8.3, for F32: steps of up to eight rows keep to it.
+        let worst = got.iter().zip(want).map(|(g, w)| (g - w).abs()).fold(0.0, f32::max);
+        assert!(worst <= 1e-4, "draft {step}: {worst}");
+    }
 }
