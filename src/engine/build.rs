@@ -220,7 +220,6 @@ fn translate(
                 Some((all as f64 * percent / 100.0) as usize)
             }
         },
-        ..load::LoadOptions::default()
     };
     Ok((options, speculation))
 }

@@ -56,6 +56,7 @@ pub struct Request {
 
 /// What happens while a request runs.
 #[derive(Debug)]
+#[allow(clippy::large_enum_variant)] // the large one comes once a request
 pub enum Event {
     /// The prompt is being read. The first one has `done` at the tokens that need no reading, the last one
     /// `done == total`.

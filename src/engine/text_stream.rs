@@ -38,6 +38,7 @@ pub enum Reading {
 
 /// What happens while an answer is generated, as text.
 #[derive(Debug)]
+#[allow(clippy::large_enum_variant)] // the large one comes once a request
 pub enum TextEvent {
     /// See [`Event::Prefill`].
     Prefill {
