@@ -85,7 +85,7 @@ impl Frame {
         let choices = answers.iter().enumerate().map(|(index, answer)| {
             let mut finish = None;
             if let Some(done) = &answer.done {
-                counts.add(done, index % self.copies == 0);
+                counts.add(done, index.is_multiple_of(self.copies));
                 times = timings(&done.usage);
                 finish = Some(finish_reason(done.reason, false));
             }
@@ -133,7 +133,7 @@ impl Translator for Chunks {
                 vec![Sse::data(&self.chunk(choice, "", logprobs, None))]
             }
             TextEvent::Done(done) => {
-                self.counts.add(&done, choice % self.frame.copies == 0);
+                self.counts.add(&done, choice.is_multiple_of(self.frame.copies));
                 let mut chunk = self.chunk(choice, "", Value::Null, Some(finish_reason(done.reason, false)));
                 chunk["timings"] = timings(&done.usage);
                 vec![Sse::data(&chunk)]
