@@ -1,6 +1,6 @@
 //! Answers of the embedded model that must follow a grammar: whatever the seed, what comes out parses.
 
-use hipfire::config::{AttentionMode, RopePrecision};
+use hipfire::config::{AttentionMode, Device, RopePrecision};
 use hipfire::engine::speculate::SpeculationOptions;
 use hipfire::engine::{Constraint, Event, Grammar, LoadOptions, Loaded, Request, SamplingParams, StopReason};
 use hipfire::error::Error;
@@ -14,7 +14,9 @@ fn ember() -> Loaded {
         memory_limit: None,
         kv_mode: None,
         kv_backend: None,
-        prefill_chunk: 64,
+        device: Device::Cpu,
+        kernel_pack: None,
+        prefill_chunk: Some(64),
         parallel: 4,
         max_queue: 64,
         cache_memory: 0,

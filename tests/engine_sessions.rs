@@ -9,7 +9,8 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use hipfire::arena::Limits;
-use hipfire::config::{AttentionMode, KvMode, RopePrecision};
+use hipfire::config::{AttentionMode, Device, KvMode, RopePrecision};
+use hipfire::engine::speculate::SpeculationOptions;
 use hipfire::engine::{Engine, Event, LoadOptions, Loaded, Options, SessionFolder};
 use hipfire::error::Error;
 use script::{Script, expected, hashing, options, request, tokens};
@@ -136,7 +137,10 @@ fn a_loaded_models_sessions_are_its_own_and_those_of_its_settings() {
             memory_limit: None,
             kv_mode: Some(kv_mode),
             kv_backend: None,
-            prefill_chunk: 64,
+            device: Device::Cpu,
+            kernel_pack: None,
+            speculation: SpeculationOptions::off(),
+            prefill_chunk: Some(64),
             parallel: 1,
             max_queue: 4,
             cache_memory: 1 << 26,

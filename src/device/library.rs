@@ -146,6 +146,18 @@ impl Library {
         Versions { runtime: self.api.runtime_version().ok(), driver: self.api.driver_version().ok() }
     }
 
+    /// A refusal to list devices as a sentence, with the library that said so.
+    pub fn no_device(&self, failure: &Failure) -> String {
+        match failure.is_no_device() {
+            true => format!(
+                "there is no device: {} works and sees no AMD GPU (hipErrorNoDevice). Either there is none, the amdgpu \
+                 driver does not know it, or /dev/kfd may not be opened",
+                self.path().display()
+            ),
+            false => format!("{} cannot list devices: {failure}", self.path().display()),
+        }
+    }
+
     /// How many devices there are. None at all is HIP's own error, `hipErrorNoDevice`. It initialises the library, as any
     /// call does; `hipInit` is not used because ROCm 5 answers it with `hipErrorInvalidDevice` when there is none.
     pub fn device_count(&self) -> Result<i32, Failure> {

@@ -168,7 +168,8 @@ impl Recurrent {
         cast_slice(&self.range.bytes()[..self.layout.bytes()])
     }
 
-    fn floats_mut(&mut self) -> &mut [f32] {
+    /// All floats, to be overwritten. Host memory only.
+    pub fn floats_mut(&mut self) -> &mut [f32] {
         let bytes = self.layout.bytes();
         bytemuck::cast_slice_mut(&mut self.range.bytes_mut()[..bytes])
     }

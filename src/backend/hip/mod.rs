@@ -57,7 +57,9 @@ impl Gpu {
     /// # Errors
     /// `Device`: no library, no such device, or no kernels for it.
     pub fn open(device: i32, pack: &Pack) -> Result<Gpu> {
-        Gpu::of(&Context::new(&Library::open()?, device)?, pack)
+        let library = Library::open()?;
+        library.device_count().map_err(|failure| Error::Device(library.no_device(&failure)))?;
+        Gpu::of(&Context::new(&library, device)?, pack)
     }
     /// The same with a device that is in use already.
     pub fn of(context: &Context, pack: &Pack) -> Result<Gpu> {

@@ -153,23 +153,11 @@ pub fn diagnose(options: &DoctorOptions, progress: &mut dyn FnMut(&Outcome)) -> 
                         look_at(&library, device, &pack, options, &mut diagnosis, progress);
                     }
                 }
-                Err(failure) => diagnosis.problems.push(no_device(&library, &failure)),
+                Err(failure) => diagnosis.problems.push(library.no_device(&failure)),
             }
         }
     }
     Ok(diagnosis)
-}
-
-/// HIP's refusal to list devices, with the library that said so.
-fn no_device(library: &Library, failure: &crate::device::Failure) -> String {
-    match failure.is_no_device() {
-        true => format!(
-            "there is no device: {} works and sees no AMD GPU (hipErrorNoDevice). Either there is none, the amdgpu driver \
-             does not know it, or /dev/kfd may not be opened",
-            library.path().display()
-        ),
-        false => format!("{} cannot list devices: {failure}", library.path().display()),
-    }
 }
 
 fn library_facts(library: &Library) -> LibraryFacts {
