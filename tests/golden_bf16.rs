@@ -31,7 +31,7 @@ impl Bench {
     fn new() -> Bench {
         let golden = Golden::read("tiny_bf16");
         let source = Source::open(&folder("tiny_bf16").join("model")).unwrap();
-        let load::Opened { checkpoint, shape } = load::open(&source).unwrap();
+        let load::Opened { checkpoint, shape, .. } = load::open(&source).unwrap();
         let options = BackendOptions {
             max_rows: ROWS,
             max_sequence: 64,
@@ -41,11 +41,11 @@ impl Bench {
         };
         let mut cpu = Cpu::new(&shape, options);
         let parameters = hipfire::model::names::of(&checkpoint, &shape).unwrap();
-        let weights = bind::bind(&*parameters, &shape, &mut cpu, false, &mut |_| {}).unwrap();
-        let sequence = empty_sequence(&shape);
+        let weights = bind::bind(&*parameters, &shape, &mut cpu, false, None, &mut |_| {}).unwrap();
+        let mut sequence = empty_sequence(&shape);
         let mut rows = Rows::default();
         rows.push(0, &golden.ids("input_ids"));
-        cpu.begin(&rows).unwrap();
+        cpu.begin(&rows, &[&mut sequence]).unwrap();
         Bench { golden, shape, weights, cpu, sequence }
     }
 
