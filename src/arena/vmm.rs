@@ -128,9 +128,9 @@ impl Shared {
         span.upload(&self.stream, from)
     }
 
-    fn copy(&self, to: DeviceSpan<'_>, from: DeviceSpan<'_>) -> Result<()> {
+    fn copy(&self, to: DeviceSpan<'_>, from: u64) -> Result<()> {
         self.context.synchronize()?;
-        to.copy_from(&self.stream, from)?;
+        to.copy_from_address(&self.stream, from)?;
         self.stream.synchronize()
     }
 }
@@ -256,9 +256,8 @@ impl Mapping for Reserved {
     }
 
     fn copy_from(&mut self, from: &dyn Mapping, count: usize) -> Result<()> {
-        // SAFETY: the arena checked that `count` bytes of the other mapping, which is borrowed, are accessible.
-        let from = unsafe { DeviceSpan::from_raw(from.base(), count) };
-        self.shared.copy(self.span()?.part(0..count)?, from)
+        // The arena checked that `count` bytes of the other mapping, which is borrowed, are accessible.
+        self.shared.copy(self.span()?.part(0..count)?, from.base())
     }
 
     fn zero(&mut self, count: usize) -> Result<()> {
@@ -313,9 +312,8 @@ impl Mapping for Allocated {
     }
 
     fn copy_from(&mut self, from: &dyn Mapping, count: usize) -> Result<()> {
-        // SAFETY: the arena checked that `count` bytes of the other mapping, which is borrowed, are accessible.
-        let from = unsafe { DeviceSpan::from_raw(from.base(), count) };
-        self.shared.copy(self.span()?.part(0..count)?, from)
+        // The arena checked that `count` bytes of the other mapping, which is borrowed, are accessible.
+        self.shared.copy(self.span()?.part(0..count)?, from.base())
     }
 
     fn zero(&mut self, count: usize) -> Result<()> {

@@ -408,7 +408,7 @@ pub struct DoctorArgs {
     #[arg(long, value_name = "FAMILY", requires = "self_test")]
     pub only: Vec<String>,
     /// The model that is run whole [default: the one inside this program]
-    #[arg(short, long, value_name = "DIR|FILE", requires = "self_test")]
+    #[arg(short, long, value_name = "DIR|FILE")]
     pub model: Option<PathBuf>,
     /// A kernel pack instead of the one inside this program
     #[arg(long, value_name = "FILE")]
@@ -443,13 +443,13 @@ pub struct BenchArgs {
     #[arg(long, value_name = "N,…", value_parser = values::counts)]
     pub cells: Option<values::Counts>,
     /// Runs of each cell and seed
-    #[arg(long, default_value = "1", value_name = "N", requires = "cells", value_parser = values::positive_size)]
+    #[arg(long, default_value = "1", value_name = "N", value_parser = values::positive_size)]
     pub windows: usize,
     /// What the cells' prompts are drawn from
-    #[arg(long, default_value = "1", value_name = "N,…", requires = "cells", value_parser = values::counts)]
+    #[arg(long, default_value = "1", value_name = "N,…", value_parser = values::counts)]
     pub seeds: values::Counts,
     /// The most tokens of a cell's answer
-    #[arg(long, default_value = "1024", value_name = "N", requires = "cells", value_parser = values::positive_size)]
+    #[arg(long, default_value = "1024", value_name = "N", value_parser = values::positive_size)]
     pub cell_answer: usize,
     /// How the table is printed
     #[arg(short = 'o', long, value_enum, default_value_t = BenchFormat::Md, value_name = "FORMAT")]

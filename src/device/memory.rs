@@ -109,6 +109,14 @@ impl<'a> DeviceSpan<'a> {
         Ok(())
     }
 
+    /// Submits a copy of as many bytes from `address` on, which are accessible memory of the same device, to all of it.
+    pub fn copy_from_address(&self, stream: &Stream, address: u64) -> Result<()> {
+        let api = stream.context().calls()?;
+        // SAFETY: the caller's bytes are as many as this span's. HIP waits for the copy before either is freed.
+        unsafe { api.copy(self.address, address, self.bytes, Kind::hipMemcpyDeviceToDevice, stream.handle()) }?;
+        Ok(())
+    }
+
     /// Submits a write of `value` to every byte.
     pub fn fill(&self, stream: &Stream, value: u8) -> Result<()> {
         if self.bytes == 0 {

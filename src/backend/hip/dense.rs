@@ -316,7 +316,12 @@ impl Hip {
         // The streams' scratch is free again once they are normed.
         self.norm(s.gate, s.embedded, w.norm_embedding, rows, 1, hidden)?;
         self.products(s.gate, rows, &[(&w.embedding, s.shared)])?;
-        self.products(s.normed, rows * streams, &[(&w.hidden, out.address())])?;
+        // The streams of a row are rows of one product; those of a few rows stay with the kernels of few rows.
+        let (all, most) = (rows * streams, if rows <= GEMV_ROWS { GEMV_ROWS } else { rows * streams });
+        for first in (0..all).step_by(most) {
+            let at = (first * hidden * size_of::<f32>()) as u64;
+            self.products(s.normed + at, most.min(all - first), &[(&w.hidden, out.address() + at)])?;
+        }
         let add =
             StreamAddArgs { wide: out.address(), shared: s.shared, streams: streams as u32, hidden: hidden as u32 };
         self.launch("stream_add", rows * streams, &add)
