@@ -247,6 +247,16 @@ impl PinnedMemory {
         Ok(unsafe { std::slice::from_raw_parts_mut(self.address.as_ptr(), self.bytes) })
     }
 
+    /// Submits a copy of a part to `address`, from which on as many bytes are accessible memory of the device.
+    pub fn send(&self, stream: &Stream, part: Range<usize>, address: u64) -> Result<()> {
+        check(&part, self.bytes, "pinned memory")?;
+        let (at, bytes) = (self.address() + part.start as u64, part.len());
+        self.during(stream, |api| {
+            // SAFETY: both ends are as long as the copy; the pinned one is not touched before its event.
+            unsafe { api.copy(address, at, bytes, Kind::hipMemcpyHostToDevice, stream.handle()) }
+        })
+    }
+
     fn wait(&self) -> Result<()> {
         if self.busy.load(Ordering::Acquire) {
             self.event.synchronize()?;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use rayon::prelude::*;
 
-use crate::device::{Context, DeviceMemory, DeviceSpan, PinnedMemory, Stream};
+use crate::device::{Context, DeviceMemory, PinnedMemory, Stream};
 use crate::error::Result;
 
 /// Alignment of every part: whole lines of the device's caches, and more than any kernel asks for.
@@ -140,9 +140,8 @@ impl Loader {
     pub fn flush(&mut self) -> Result<()> {
         let mut at = 0;
         for (address, count) in self.parts.drain(..) {
-            // SAFETY: the address is within a slab, which lives as long as this value, and `take` gave it that many bytes.
-            let span = unsafe { DeviceSpan::from_raw(address, count) };
-            span.upload_pinned(&self.stream, &self.stages[self.stage], at..at + count)?;
+            // Within a slab, which lives as long as this value, and `take` gave it that many bytes.
+            self.stages[self.stage].send(&self.stream, at..at + count, address)?;
             at += count;
         }
         (self.stage, self.filled) = (1 - self.stage, 0);
