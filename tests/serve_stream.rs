@@ -163,13 +163,13 @@ fn log_probabilities_cover_the_content_and_no_more() {
 #[test]
 fn several_choices_differ_by_seed_and_are_counted_together() {
     let server = Server::start(&[]);
-    let body = chat("Tell me about a mouse.", json!({"n": 3, "temperature": 1.5, "seed": 1, "max_tokens": 48}));
+    let body = chat("Tell me a story about a mouse.", json!({"n": 3, "temperature": 1.5, "seed": 1, "max_tokens": 48}));
     let whole = server.post(CHAT, &body).json();
     let text = |at: usize| format!("{}", whole["choices"][at]["message"]);
     assert_eq!(whole["choices"].as_array().unwrap().len(), 3);
     assert!(text(0) != text(1) && text(1) != text(2), "{whole}");
-    let single =
-        server.post(CHAT, &chat("Tell me about a mouse.", json!({"temperature": 1.5, "seed": 2, "max_tokens": 48})));
+    let single = server
+        .post(CHAT, &chat("Tell me a story about a mouse.", json!({"temperature": 1.5, "seed": 2, "max_tokens": 48})));
     assert_eq!(
         single.json()["choices"][0]["message"],
         whole["choices"][1]["message"],
