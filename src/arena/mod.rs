@@ -187,23 +187,39 @@ impl Range {
     /// `Invalid` beyond the committed prefix, `Device` if the device failed; the same for the three below.
     pub fn read(&self, at: usize, out: &mut [u8]) -> Result<()> {
         self.usable(at, out.len())?;
-        self.mapping.read(at, out)
+        match self.mapping.on_device() {
+            Some(device) => device.read(at, out)?,
+            None => out.copy_from_slice(&self.bytes()[at..at + out.len()]),
+        }
+        Ok(())
     }
     /// Overwrites usable bytes from `at` on.
     pub fn write(&mut self, at: usize, from: &[u8]) -> Result<()> {
         self.usable(at, from.len())?;
-        self.mapping.write(at, from)
+        match self.mapping.on_device() {
+            Some(device) => device.write(at, from)?,
+            None => self.bytes_mut()[at..at + from.len()].copy_from_slice(from),
+        }
+        Ok(())
     }
     /// Makes the first `count` bytes those of another range of the same arena.
     pub fn copy_from(&mut self, from: &Range, count: usize) -> Result<()> {
         self.usable(0, count)?;
         from.usable(0, count)?;
-        self.mapping.copy_from(&*from.mapping, count)
+        match (self.mapping.on_device(), from.mapping.on_device()) {
+            (Some(to), Some(from)) => to.copy_from(&from, count)?,
+            _ => self.bytes_mut()[..count].copy_from_slice(&from.bytes()[..count]),
+        }
+        Ok(())
     }
     /// Zeroes the first `count` bytes.
     pub fn zero(&mut self, count: usize) -> Result<()> {
         self.usable(0, count)?;
-        self.mapping.zero(count)
+        match self.mapping.on_device() {
+            Some(device) => device.zero(count)?,
+            None => self.bytes_mut()[..count].fill(0),
+        }
+        Ok(())
     }
 
     fn usable(&self, at: usize, count: usize) -> Result<()> {

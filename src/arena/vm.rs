@@ -7,6 +7,7 @@
 
 use std::ops::Range;
 
+use crate::device::{DeviceSpan, Stream};
 use crate::error::Result;
 
 /// A source of address ranges.
@@ -55,24 +56,42 @@ pub trait Mapping: Send + Sync {
         &mut []
     }
 
-    /// Copies accessible bytes from `at` on to the host, after everything that may still write them.
-    fn read(&self, at: usize, out: &mut [u8]) -> Result<()> {
-        out.copy_from_slice(&self.bytes()[at..at + out.len()]);
-        Ok(())
+    /// The accessible prefix, if it is a device's memory.
+    fn on_device(&self) -> Option<OnDevice<'_>> {
+        None
     }
-    /// Overwrites accessible bytes from `at` on.
-    fn write(&mut self, at: usize, from: &[u8]) -> Result<()> {
-        self.bytes_mut()[at..at + from.len()].copy_from_slice(from);
-        Ok(())
+}
+
+/// The accessible prefix of a device's mapping, and the stream that moves its bytes.
+pub struct OnDevice<'a> {
+    /// The prefix.
+    pub span: DeviceSpan<'a>,
+    /// Of the same device.
+    pub stream: &'a Stream,
+}
+
+impl OnDevice<'_> {
+    /// The bytes `part`, after everything that was submitted to the device: any stream may still write them.
+    fn settled(&self, part: Range<usize>) -> Result<DeviceSpan<'_>> {
+        self.stream.context().synchronize()?;
+        self.span.part(part)
     }
-    /// Makes the first `count` accessible bytes those of another mapping of the same provider.
-    fn copy_from(&mut self, from: &dyn Mapping, count: usize) -> Result<()> {
-        self.bytes_mut()[..count].copy_from_slice(&from.bytes()[..count]);
-        Ok(())
+    /// Copies the bytes from `at` on to the host.
+    pub fn read(&self, at: usize, out: &mut [u8]) -> Result<()> {
+        self.settled(at..at + out.len())?.download(self.stream, out)
     }
-    /// Zeroes the first `count` accessible bytes.
-    fn zero(&mut self, count: usize) -> Result<()> {
-        self.bytes_mut()[..count].fill(0);
-        Ok(())
+    /// Overwrites the bytes from `at` on.
+    pub fn write(&self, at: usize, from: &[u8]) -> Result<()> {
+        self.settled(at..at + from.len())?.upload(self.stream, from)
+    }
+    /// Makes the first `count` bytes those of another mapping.
+    pub fn copy_from(&self, from: &OnDevice<'_>, count: usize) -> Result<()> {
+        self.settled(0..count)?.copy_from(self.stream, from.span.part(0..count)?)?;
+        self.stream.synchronize()
+    }
+    /// Zeroes the first `count` bytes.
+    pub fn zero(&self, count: usize) -> Result<()> {
+        self.settled(0..count)?.fill(self.stream, 0)?;
+        self.stream.synchronize()
     }
 }

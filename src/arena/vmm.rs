@@ -27,7 +27,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use super::ledger::size;
-use super::vm::{Mapping, VirtualMemory};
+use super::vm::{Mapping, OnDevice, VirtualMemory};
 use super::{Arena, KvBackend, Limits};
 use crate::device::canary::Prove;
 use crate::device::vm::AddressRange;
@@ -115,22 +115,6 @@ impl Shared {
 
     fn zero(&self, span: DeviceSpan<'_>) -> Result<()> {
         span.fill(&self.stream, 0)?;
-        self.stream.synchronize()
-    }
-
-    fn read(&self, span: DeviceSpan<'_>, out: &mut [u8]) -> Result<()> {
-        self.context.synchronize()?;
-        span.download(&self.stream, out)
-    }
-
-    fn write(&self, span: DeviceSpan<'_>, from: &[u8]) -> Result<()> {
-        self.context.synchronize()?;
-        span.upload(&self.stream, from)
-    }
-
-    fn copy(&self, to: DeviceSpan<'_>, from: u64) -> Result<()> {
-        self.context.synchronize()?;
-        to.copy_from_address(&self.stream, from)?;
         self.stream.synchronize()
     }
 }
@@ -247,28 +231,8 @@ impl Mapping for Reserved {
         self.range.give_back()
     }
 
-    fn read(&self, at: usize, out: &mut [u8]) -> Result<()> {
-        self.shared.read(self.span()?.part(at..at + out.len())?, out)
-    }
-
-    fn write(&mut self, at: usize, from: &[u8]) -> Result<()> {
-        self.shared.write(self.span()?.part(at..at + from.len())?, from)
-    }
-
-    fn copy_from(&mut self, from: &dyn Mapping, count: usize) -> Result<()> {
-        // The arena checked that `count` bytes of the other mapping, which is borrowed, are accessible.
-        self.shared.copy(self.span()?.part(0..count)?, from.base())
-    }
-
-    fn zero(&mut self, count: usize) -> Result<()> {
-        self.shared.context.synchronize()?;
-        self.shared.zero(self.span()?.part(0..count)?)
-    }
-}
-
-impl Reserved {
-    fn span(&self) -> Result<DeviceSpan<'_>> {
-        Ok(self.range.span())
+    fn on_device(&self) -> Option<OnDevice<'_>> {
+        Some(OnDevice { span: self.range.span(), stream: &self.shared.stream })
     }
 }
 
@@ -303,29 +267,9 @@ impl Mapping for Allocated {
         self.memory.take().map_or(Ok(()), DeviceMemory::free).map(|()| false)
     }
 
-    fn read(&self, at: usize, out: &mut [u8]) -> Result<()> {
-        self.shared.read(self.span()?.part(at..at + out.len())?, out)
-    }
-
-    fn write(&mut self, at: usize, from: &[u8]) -> Result<()> {
-        self.shared.write(self.span()?.part(at..at + from.len())?, from)
-    }
-
-    fn copy_from(&mut self, from: &dyn Mapping, count: usize) -> Result<()> {
-        // The arena checked that `count` bytes of the other mapping, which is borrowed, are accessible.
-        self.shared.copy(self.span()?.part(0..count)?, from.base())
-    }
-
-    fn zero(&mut self, count: usize) -> Result<()> {
-        self.shared.context.synchronize()?;
-        self.shared.zero(self.span()?.part(0..count)?)
-    }
-}
-
-impl Allocated {
-    fn span(&self) -> Result<DeviceSpan<'_>> {
-        let given_back = || Error::invalid("memory was used after it was given back");
-        Ok(self.memory.as_ref().ok_or_else(given_back)?.span())
+    fn on_device(&self) -> Option<OnDevice<'_>> {
+        let memory = self.memory.as_ref()?;
+        Some(OnDevice { span: memory.span(), stream: &self.shared.stream })
     }
 }
 

@@ -109,14 +109,6 @@ impl<'a> DeviceSpan<'a> {
         Ok(())
     }
 
-    /// Submits a copy of as many bytes from `address` on, which are accessible memory of the same device, to all of it.
-    pub fn copy_from_address(&self, stream: &Stream, address: u64) -> Result<()> {
-        let api = stream.context().calls()?;
-        // SAFETY: the caller's bytes are as many as this span's. HIP waits for the copy before either is freed.
-        unsafe { api.copy(self.address, address, self.bytes, Kind::hipMemcpyDeviceToDevice, stream.handle()) }?;
-        Ok(())
-    }
-
     /// Submits a write of `value` to every byte.
     pub fn fill(&self, stream: &Stream, value: u8) -> Result<()> {
         if self.bytes == 0 {
@@ -245,16 +237,6 @@ impl PinnedMemory {
         self.wait()?;
         // SAFETY: as above, and the borrow is exclusive.
         Ok(unsafe { std::slice::from_raw_parts_mut(self.address.as_ptr(), self.bytes) })
-    }
-
-    /// Submits a copy of a part to `address`, from which on as many bytes are accessible memory of the device.
-    pub fn send(&self, stream: &Stream, part: Range<usize>, address: u64) -> Result<()> {
-        check(&part, self.bytes, "pinned memory")?;
-        let (at, bytes) = (self.address() + part.start as u64, part.len());
-        self.during(stream, |api| {
-            // SAFETY: both ends are as long as the copy; the pinned one is not touched before its event.
-            unsafe { api.copy(address, at, bytes, Kind::hipMemcpyHostToDevice, stream.handle()) }
-        })
     }
 
     fn wait(&self) -> Result<()> {

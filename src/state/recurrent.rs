@@ -194,20 +194,15 @@ impl Recurrent {
         &mut self.floats_mut()[span]
     }
 
-    /// Offset, in floats from [`Recurrent::base`], of the ring of hidden rows, `[HIDDEN_ROWS, D]`; empty without an MTP
-    /// head.
-    pub fn hidden_span(&self) -> Span<usize> {
-        self.layout.hidden.clone()
-    }
-
-    /// The ring of hidden rows: the streams before the final mixer of position p lie in slot p mod [`HIDDEN_ROWS`].
+    /// The ring of hidden rows, `[HIDDEN_ROWS, D]`; empty without an MTP head. The streams before the final mixer of
+    /// position p lie in slot p mod [`HIDDEN_ROWS`].
     pub fn hidden(&self) -> &[f32] {
-        &self.floats()[self.hidden_span()]
+        &self.floats()[self.layout.hidden.clone()]
     }
 
     /// The ring, to be written.
     pub fn hidden_mut(&mut self) -> &mut [f32] {
-        let span = self.hidden_span();
+        let span = self.layout.hidden.clone();
         &mut self.floats_mut()[span]
     }
 

@@ -4,6 +4,7 @@
 //! Always true: a part is aligned to [`ALIGN`] and lives as long as the backend; nothing is allocated after a load.
 //! Not here: what the parts mean (the operations), the context's memory (`arena`).
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use rayon::prelude::*;
@@ -63,16 +64,14 @@ pub struct Loader {
     context: Context,
     stream: Arc<Stream>,
     slabs: Vec<DeviceMemory>,
-    /// Free end of the current slab: offset within it.
-    used: usize,
-    /// The slab that is being filled.
-    current: Option<usize>,
+    /// The slab that is being filled, and the offset of its free end.
+    open: Option<(usize, usize)>,
     stages: [PinnedMemory; 2],
     /// Which of them is being filled.
     stage: usize,
     filled: usize,
-    /// Where its parts go: address and bytes, one behind the other.
-    parts: Vec<(u64, usize)>,
+    /// Where its parts go, one behind the other: slab and bytes within it.
+    parts: Vec<(usize, Range<usize>)>,
 }
 
 impl Loader {
@@ -82,44 +81,16 @@ impl Loader {
     /// With nothing allocated but the pinned buffers.
     pub fn new(context: &Context, stream: Arc<Stream>) -> Result<Loader> {
         let stages = [PinnedMemory::new(context, STAGE)?, PinnedMemory::new(context, STAGE)?];
-        Ok(Loader {
-            context: context.clone(),
-            stream,
-            slabs: Vec::new(),
-            used: 0,
-            current: None,
-            stages,
-            stage: 0,
-            filled: 0,
-            parts: Vec::new(),
-        })
+        let (slabs, parts) = (Vec::new(), Vec::new());
+        Ok(Loader { context: context.clone(), stream, slabs, open: None, stages, stage: 0, filled: 0, parts })
     }
 
-    /// Memory for `bytes` bytes.
+    /// Takes a copy of `bytes`, which will lie at the address returned after the next `flush`.
     ///
     /// # Errors
-    /// `InsufficientMemory`.
-    pub fn take(&mut self, bytes: usize) -> Result<u64> {
-        let bytes = bytes.next_multiple_of(ALIGN).max(ALIGN);
-        if let Some(current) = self.current
-            && self.slabs[current].len() - self.used >= bytes
-        {
-            let address = self.slabs[current].address() + self.used as u64;
-            self.used += bytes;
-            return Ok(address);
-        }
-        let memory = DeviceMemory::new(&self.context, bytes.max(SLAB))?;
-        let address = memory.address();
-        self.slabs.push(memory);
-        // A part that fills a slab leaves the one before open for smaller parts.
-        if bytes < SLAB {
-            (self.current, self.used) = (Some(self.slabs.len() - 1), bytes);
-        }
-        Ok(address)
-    }
-
-    /// Takes a copy of `bytes`, to arrive at an address that `take` gave by the next `flush`.
-    pub fn put(&mut self, address: u64, bytes: &[u8]) -> Result<()> {
+    /// `InsufficientMemory`, `Device`.
+    pub fn store(&mut self, bytes: &[u8]) -> Result<u64> {
+        let (slab, start) = self.take(bytes.len())?;
         let mut done = 0;
         while done < bytes.len() {
             if self.filled == STAGE {
@@ -129,29 +100,39 @@ impl Loader {
             let to = &mut self.stages[self.stage].bytes_mut()?[self.filled..self.filled + count];
             let from = &bytes[done..done + count];
             to.par_chunks_mut(PIECE).zip(from.par_chunks(PIECE)).for_each(|(to, from)| to.copy_from_slice(from));
-            self.parts.push((address + done as u64, count));
+            self.parts.push((slab, start + done..start + done + count));
             self.filled += count;
             done += count;
         }
-        Ok(())
+        Ok(self.slabs[slab].address() + start as u64)
     }
 
-    /// Submits the copies of everything that was put, and turns to the other buffer while they run.
+    /// A slab with room for `bytes`, and the offset of that room.
+    fn take(&mut self, bytes: usize) -> Result<(usize, usize)> {
+        let bytes = bytes.next_multiple_of(ALIGN).max(ALIGN);
+        if let Some((slab, used)) = self.open.filter(|&(slab, used)| self.slabs[slab].len() - used >= bytes) {
+            self.open = Some((slab, used + bytes));
+            return Ok((slab, used));
+        }
+        let slab = self.slabs.len();
+        self.slabs.push(DeviceMemory::new(&self.context, bytes.max(SLAB))?);
+        // A part that fills a slab leaves the one before open for smaller parts.
+        if bytes < SLAB {
+            self.open = Some((slab, bytes));
+        }
+        Ok((slab, 0))
+    }
+
+    /// Submits the copies of everything that was stored, and turns to the other buffer while they run.
     pub fn flush(&mut self) -> Result<()> {
         let mut at = 0;
-        for (address, count) in self.parts.drain(..) {
-            // Within a slab, which lives as long as this value, and `take` gave it that many bytes.
-            self.stages[self.stage].send(&self.stream, at..at + count, address)?;
+        for (slab, part) in self.parts.drain(..) {
+            let count = part.len();
+            let span = self.slabs[slab].span().part(part)?;
+            span.upload_pinned(&self.stream, &self.stages[self.stage], at..at + count)?;
             at += count;
         }
         (self.stage, self.filled) = (1 - self.stage, 0);
         Ok(())
-    }
-
-    /// Both at once.
-    pub fn store(&mut self, bytes: &[u8]) -> Result<u64> {
-        let address = self.take(bytes.len())?;
-        self.put(address, bytes)?;
-        Ok(address)
     }
 }
