@@ -11,24 +11,13 @@ use std::collections::BTreeMap;
 use std::error::Error;
 use std::process::Command;
 
+use hipfire::backend::hip::check::{Class, Outcome};
 use hipfire::backend::hip::manifest::{Proof, Proven, ProvenObject};
 use hipfire::backend::hip::pack::Pack;
-use serde::Deserialize;
 
 const TARGETS: [&str; 2] = ["gfx1151", "gfx1201"];
 /// The natural order and two others.
 const SCHEDULES: [u64; 3] = [0, 1, 7];
-
-/// What `hipfire doctor --self-test --json` says of a case.
-#[derive(Deserialize)]
-struct Outcome {
-    kernel: String,
-    case: String,
-    class: String,
-    worst: f64,
-    passed: bool,
-    digest: String,
-}
 
 fn main() -> Result<(), Box<dyn Error>> {
     let pack = Pack::embedded()?;
@@ -61,7 +50,8 @@ fn prove(arch: &str) -> Result<BTreeMap<String, Proof>, Box<dyn Error>> {
     let first = first?;
     for other in others {
         for (a, b) in first.iter().zip(&other?) {
-            let same = (&a.kernel, &a.case) == (&b.kernel, &b.case) && (a.class == "rounding" || a.digest == b.digest);
+            let same =
+                (&a.kernel, &a.case) == (&b.kernel, &b.case) && (a.class == Class::Rounding || a.digest == b.digest);
             if !same {
                 return Err(format!("{arch}: {}, {}: its bits depend on the schedule", a.kernel, a.case).into());
             }

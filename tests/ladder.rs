@@ -6,20 +6,8 @@ mod support;
 
 use std::process::Command;
 
-use serde::Deserialize;
+use hipfire::backend::hip::check::{Class, Outcome};
 use support::standin::standin;
-
-/// What `hipfire doctor --self-test --json` says of a case.
-#[derive(Debug, Clone, Deserialize)]
-struct Outcome {
-    kernel: String,
-    case: String,
-    class: String,
-    worst: f64,
-    passed: bool,
-    digest: String,
-    message: Option<String>,
-}
 
 fn run(runtime: &str, arch: &str, schedule: u64) -> Vec<Outcome> {
     let output = Command::new(env!("CARGO_BIN_EXE_hipfire"))
@@ -50,7 +38,7 @@ fn same_bits(runs: &[Vec<Outcome>]) {
     for other in &runs[1..] {
         for (a, b) in runs[0].iter().zip(other) {
             assert_eq!((&a.kernel, &a.case), (&b.kernel, &b.case));
-            if a.class != "rounding" {
+            if a.class != Class::Rounding {
                 assert_eq!(a.digest, b.digest, "{}, {}: bits depend on the schedule", a.kernel, a.case);
             }
         }

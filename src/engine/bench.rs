@@ -11,6 +11,7 @@ use serde::Serialize;
 
 use super::build::{self, Built, Placement};
 use super::load::{LoadOptions, open_source};
+use super::logits::largest;
 use crate::error::{Error, Result};
 use crate::model::{Feed, LanguageModel};
 use crate::state::Sequence;
@@ -135,9 +136,7 @@ impl Bench {
             prefill_chunk: built.model.max_rows(),
             context: built.model.max_sequence(),
             version: env!("CARGO_PKG_VERSION"),
-            date: jiff::Timestamp::now()
-                .round(jiff::Unit::Second)
-                .map_or_else(|_| String::new(), |now| now.to_string()),
+            date: super::now(),
         };
         Ok(Bench { chunk: built.model.max_rows(), built, setting })
     }
@@ -270,9 +269,9 @@ fn feed(model: &mut dyn LanguageModel, sequence: &mut Sequence, ids: &[u32], chu
     }
 }
 
+/// The most likely id.
 fn best(logits: &[f32]) -> u32 {
-    let best = logits.iter().enumerate().max_by(|a, b| a.1.total_cmp(b.1));
-    best.map_or(0, |(id, _)| id as u32)
+    largest(logits, 1).first().map_or(0, |best| best.id)
 }
 
 fn statistics(samples: &[f64]) -> (f64, f64) {

@@ -6,7 +6,6 @@
 
 use super::load::LoadOptions;
 use crate::backend::hip::Gpu;
-use crate::backend::hip::pack::Pack;
 use crate::config::Device;
 use crate::error::{Error, Result};
 
@@ -23,20 +22,20 @@ pub enum Chosen {
 /// # Errors
 /// `Device`, if a GPU was asked for that cannot be had.
 pub fn choose(options: &LoadOptions) -> Result<Chosen> {
-    let open = |number: usize| -> Result<Gpu> {
-        let pack = options.kernel_pack.as_deref().map_or_else(Pack::embedded, Pack::open)?;
-        Gpu::open(i32::try_from(number).unwrap_or(i32::MAX), &pack)
+    let open = |number: usize| {
+        let gpu = Gpu::open(i32::try_from(number).unwrap_or(i32::MAX), options.kernel_pack.as_deref())?;
+        Ok(Box::new(gpu))
     };
     match options.device {
         Device::Cpu => Ok(Chosen::Cpu),
-        Device::Hip(number) => open(number).map(|gpu| Chosen::Gpu(Box::new(gpu))).map_err(|error| match error {
+        Device::Hip(number) => open(number).map(Chosen::Gpu).map_err(|error| match error {
             Error::Device(message) => Error::Device(format!("--device hip:{number} cannot be had: {message}")),
             other => other,
         }),
         Device::Auto => match open(0) {
             Ok(gpu) => {
                 tracing::info!("running on {} ({})", gpu.context().properties().name, gpu.arch());
-                Ok(Chosen::Gpu(Box::new(gpu)))
+                Ok(Chosen::Gpu(gpu))
             }
             Err(error) => {
                 tracing::debug!("running on the CPU: {error}");

@@ -126,6 +126,11 @@ pub struct Options {
     pub threads: usize,
 }
 
+/// The time in UTC, to the second, for receipts.
+fn now() -> String {
+    jiff::Timestamp::now().round(jiff::Unit::Second).map_or_else(|_| String::new(), |now| now.to_string())
+}
+
 /// A running model.
 pub struct Engine {
     jobs: Option<Sender<Work>>,

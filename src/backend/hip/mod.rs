@@ -22,6 +22,7 @@ mod step;
 
 use std::fmt;
 use std::ops::Range;
+use std::path::Path;
 use std::sync::Arc;
 
 use bytemuck::Pod;
@@ -52,14 +53,16 @@ pub struct Gpu {
 }
 
 impl Gpu {
-    /// Takes a device of the installed HIP library; kernels come from `pack`.
+    /// Takes a device of the installed HIP library; kernels come from the pack at `pack`, or the embedded one. Nothing is
+    /// unpacked where there is no device.
     ///
     /// # Errors
     /// `Device`: no library, no such device, or no kernels for it.
-    pub fn open(device: i32, pack: &Pack) -> Result<Gpu> {
+    pub fn open(device: i32, pack: Option<&Path>) -> Result<Gpu> {
         let library = Library::open()?;
         library.device_count().map_err(|failure| Error::Device(library.no_device(&failure)))?;
-        Gpu::of(&Context::new(&library, device)?, pack)
+        let context = Context::new(&library, device)?;
+        Gpu::of(&context, &pack.map_or_else(Pack::embedded, Pack::open)?)
     }
     /// The same with a device that is in use already.
     pub fn of(context: &Context, pack: &Pack) -> Result<Gpu> {
@@ -164,11 +167,6 @@ impl Hip {
     /// Bytes of scratch that [`Hip::new`] takes: part of the memory plan.
     pub fn scratch_bytes(shape: &Shape, options: &HipOptions) -> usize {
         Scratch::lay_out(0, shape, options).bytes + Step::bytes(shape, options.max_rows) + Loader::PINNED
-    }
-
-    /// The device.
-    pub fn context(&self) -> &Context {
-        &self.context
     }
 
     /// Waits until all weights have arrived.

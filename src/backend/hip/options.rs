@@ -4,7 +4,6 @@
 //! Always true: what is refused is refused at load, with what to do instead.
 //! Not here: formats of weights (`matrix`), the choice of a device (`engine`).
 
-use crate::backend::BackendOptions;
 use crate::config::{AttentionMode, KvMode, RopePrecision, Shape};
 use crate::error::{Error, Result};
 
@@ -25,21 +24,6 @@ pub struct HipOptions {
     pub kv_mode: KvMode,
     /// Whether long segments read F16 copies of the context.
     pub gather: bool,
-}
-
-impl HipOptions {
-    /// From what every backend is asked.
-    pub fn new(options: &BackendOptions, kv_mode: KvMode, rewind_rows: usize, gather: bool) -> HipOptions {
-        HipOptions {
-            max_rows: options.max_rows,
-            max_sequence: options.max_sequence,
-            rewind_rows,
-            attention: options.attention,
-            rope: options.rope,
-            kv_mode,
-            gather,
-        }
-    }
 }
 
 /// The state that a target reads fastest: F32 on Strix Halo, whose memory is large; FP8 on an R9700, which converts it in

@@ -55,7 +55,7 @@ impl Pack {
             serde_json::from_slice(&manifest).map_err(|e| broken(format!("manifest.json: {e}")))?;
         for object in &manifest.objects {
             let bytes = files.get(&object.path).ok_or_else(|| broken(format!("{} is missing", object.path)))?;
-            let sum: String = Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect();
+            let sum = format!("{:x}", Sha256::digest(bytes));
             if sum != object.sha256 {
                 return Err(broken(format!("{} has another checksum than its manifest says", object.path)));
             }

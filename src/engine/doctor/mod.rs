@@ -9,7 +9,6 @@ mod model;
 mod system;
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use serde::Serialize;
 
@@ -19,11 +18,9 @@ use crate::arena::vmm::{self, Step};
 use crate::backend::hip::Gpu;
 use crate::backend::hip::check;
 pub use crate::backend::hip::check::{Outcome, Report};
-use crate::backend::hip::kernels::Kernels;
 use crate::backend::hip::pack::Pack;
-use crate::device::canary::KernelCanary;
 use crate::device::library::Attempt;
-use crate::device::{Context, Library, MemoryInfo, Properties, Stream, Versions};
+use crate::device::{Context, Library, MemoryInfo, Properties, Versions};
 use crate::error::Result;
 use crate::weights::Source;
 
@@ -119,7 +116,7 @@ fn proven(pack: &Pack) -> Vec<String> {
 pub fn diagnose(options: &DoctorOptions, progress: &mut dyn FnMut(&Outcome)) -> Result<Diagnosis> {
     let pack = options.kernel_pack.as_deref().map_or_else(Pack::embedded, Pack::open)?;
     let mut diagnosis = Diagnosis {
-        date: jiff::Timestamp::now().round(jiff::Unit::Second).map_or_else(|_| String::new(), |now| now.to_string()),
+        date: super::now(),
         version: env!("CARGO_PKG_VERSION"),
         library: LibraryFacts::default(),
         pack: PackFacts {
@@ -197,15 +194,14 @@ fn look_at(
     match facts.kernels {
         None if pack.architectures().is_empty() => {}
         None => problem(format!("the kernel pack has none for it, only for {}", pack.architectures().join(", "))),
-        Some(_) => match Kernels::load(&context, pack) {
+        Some(_) => match Gpu::of(&context, pack) {
             Err(error) => problem(format!("its kernels cannot be loaded: {error}")),
-            Ok(kernels) => {
-                if let Err(error) = probe(&context, &kernels, &mut facts) {
+            Ok(gpu) => {
+                if let Err(error) = probe(&gpu, &mut facts) {
                     problem(format!("the probe of its virtual memory could not run: {error}"));
                 }
-                drop(kernels);
                 if options.self_test {
-                    match self_test(&context, pack, options, progress) {
+                    match self_test(gpu, options, progress) {
                         Ok(report) => {
                             let failed = report.outcomes.iter().filter(|outcome| !outcome.passed).count();
                             if failed > 0 {
@@ -230,41 +226,26 @@ fn look_at(
 }
 
 /// Every kernel against its oracle, then the embedded model (or the one that was named) against the CPU.
-fn self_test(
-    context: &Context,
-    pack: &Pack,
-    options: &DoctorOptions,
-    progress: &mut dyn FnMut(&Outcome),
-) -> Result<Report> {
+fn self_test(gpu: Gpu, options: &DoctorOptions, progress: &mut dyn FnMut(&Outcome)) -> Result<Report> {
     let (models, kernels): (Vec<String>, Vec<String>) =
         options.only.iter().cloned().partition(|family| family == model::FAMILY);
-    let mut report = match options.only.is_empty() || !kernels.is_empty() {
-        true => check::run(context, pack, &kernels, progress)?,
-        false => Report::empty(context, pack)?,
-    };
+    let mut report = Report::new(&gpu);
+    if options.only.is_empty() || !kernels.is_empty() {
+        report.outcomes = check::run(&gpu, &kernels, progress)?;
+    }
     if options.only.is_empty() || !models.is_empty() {
-        match (&options.model, Source::embedded()) {
-            (None, None) => tracing::info!("no model is inside this program: name one with -m to test it whole"),
-            (Some(path), _) => report.outcomes.extend(test_model(context, pack, &Source::open(path)?, progress)?),
-            (None, Some(source)) => report.outcomes.extend(test_model(context, pack, &source, progress)?),
+        let source = options.model.as_deref().map(Source::open).transpose()?;
+        match source.or_else(Source::embedded) {
+            Some(source) => report.outcomes.extend(model::compare(gpu, &source, progress)?),
+            None => tracing::info!("no model is inside this program: name one with -m to test it whole"),
         }
     }
     Ok(report)
 }
 
-fn test_model(
-    context: &Context,
-    pack: &Pack,
-    source: &Source,
-    progress: &mut dyn FnMut(&Outcome),
-) -> Result<Vec<Outcome>> {
-    model::compare(Gpu::of(context, pack)?, source, progress)
-}
-
 /// What `auto` would choose, as `arena::vmm::open` does.
-fn probe(context: &Context, kernels: &Kernels, facts: &mut DeviceFacts) -> Result<()> {
-    let canary = KernelCanary::new(kernels.function(KernelCanary::KERNEL)?.clone(), Stream::new(context)?)?;
-    let canary: Arc<KernelCanary> = Arc::new(canary);
+fn probe(gpu: &Gpu, facts: &mut DeviceFacts) -> Result<()> {
+    let (context, canary) = (gpu.context(), gpu.canary()?);
     facts.kv_backend = match decide::plan(None, &decide::platform(context))? {
         Plan::Legacy(reason) => format!("legacy: {}", reason.unwrap_or_default()),
         Plan::Probe => {

@@ -12,10 +12,8 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use sha2::{Digest, Sha256};
-
 use crate::backend::hip::Gpu;
-use crate::backend::hip::check::{Class, Outcome};
+use crate::backend::hip::check::{Class, Outcome, U16, U32, digest};
 use crate::backend::{Observed, Observer};
 use crate::config::{KvMode, Shape};
 use crate::error::Result;
@@ -25,10 +23,6 @@ use crate::weights::Source;
 
 /// Name of the family of checks.
 pub const FAMILY: &str = "model";
-/// Unit roundoff of F32.
-const U32: f64 = 1.0 / (1u32 << 24) as f64;
-/// Unit roundoff of F16.
-const U16: f64 = 1.0 / (1u32 << 11) as f64;
 /// Times the expected error that is still right: six deviations, where a step has some 10⁵ values.
 const DEVIATIONS: f64 = 6.0;
 /// Tokens of the steps of two sequences: one that only the kernels of few rows meet, and one that begins with many rows.
@@ -84,7 +78,10 @@ pub fn compare(gpu: Gpu, source: &Source, progress: &mut dyn FnMut(&Outcome)) ->
 
 /// Values in the order they were shown.
 #[derive(Clone, Default)]
-struct Seen(Arc<Mutex<Vec<(String, Vec<f32>)>>>);
+struct Seen(Arc<Mutex<Values>>);
+
+/// Values by their names.
+type Values = Vec<(String, Vec<f32>)>;
 
 impl Seen {
     fn observer(&self) -> Observer {
@@ -95,10 +92,10 @@ impl Seen {
             }
         })
     }
-    fn take(&self) -> Vec<(String, Vec<f32>)> {
+    fn take(&self) -> Values {
         std::mem::take(&mut self.lock())
     }
-    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<(String, Vec<f32>)>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Values> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -131,14 +128,13 @@ impl Step<'_> {
                 worst = if share.is_nan() { f64::INFINITY } else { worst.max(share) };
             }
         }
-        let digest = Sha256::digest(bytemuck::cast_slice::<f32, u8>(got));
         Outcome {
             kernel: FAMILY.into(),
             case: format!("{name}, {} rows at {}", self.rows, self.from),
             class: Class::Rounding,
             worst,
             passed: worst <= 1.0 && got.len() == want.len(),
-            digest: digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect(),
+            digest: digest(bytemuck::cast_slice(got)),
             message: None,
         }
     }

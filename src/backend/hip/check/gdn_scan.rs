@@ -147,9 +147,8 @@ impl Factors {
                 let size = beta * decay * dot(k, other, true);
                 let error = PRODUCT * size + a.abs() * (error + 3.0 * U32) + beta * tiny;
                 among[i][j] = error + gamma(CHUNK) * (a.abs() + error);
-                for c in 0..=j {
-                    inverse[i][c] -= a * inverse[j][c];
-                }
+                let (above, below) = inverse.split_at_mut(i);
+                below[0][..=j].iter_mut().zip(&above[j]).for_each(|(to, from)| *to -= a * from);
             }
         }
         Factors {
@@ -200,9 +199,9 @@ fn chunk(exact: &mut Recurrence, rows: &[Token<'_>]) -> Vec<Expected> {
         }
         let spread: Vec<f64> =
             (0..n).map(|j| (0..j).map(|l| f.among[j][l] * (change[l].0.abs() + change[l].1)).sum()).collect();
-        for i in 0..n {
-            change[i].1 += (0..=i).map(|j| f.inverse[i][j].abs() * spread[j]).sum::<f64>();
-            change[i].1 *= 1.1;
+        for (i, (_, error)) in change.iter_mut().enumerate() {
+            *error += (0..=i).map(|j| f.inverse[i][j].abs() * spread[j]).sum::<f64>();
+            *error *= 1.1;
         }
         for (i, t) in rows.iter().enumerate() {
             let (q, (grown, error)) = (t.q.unwrap_or(&[]), f.grown[i]);
@@ -210,8 +209,7 @@ fn chunk(exact: &mut Recurrence, rows: &[Token<'_>]) -> Vec<Expected> {
             let size = (dot(q, state, true) + long * before) * grown;
             let mut value = dot(q, state, false) * grown;
             let mut bound = PRODUCT * size + size * error + grown * tiny + long * grown * before;
-            for j in 0..=i {
-                let ((p, p_error), (v, v_error)) = (f.products[i][j], change[j]);
+            for (&(p, p_error), &(v, v_error)) in f.products[i].iter().zip(&change[..=i]) {
                 value += p * v;
                 bound += p_error * v.abs() + p.abs() * v_error + PRODUCT * p.abs() * v.abs() + LEAST * p.abs();
             }

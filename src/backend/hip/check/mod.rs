@@ -26,16 +26,16 @@ mod sample;
 
 use std::fmt;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
 
-use super::kernels::Kernels;
-use super::pack::Pack;
-use crate::device::Context;
+use super::Gpu;
 use crate::error::{Error, Result};
 use bench::Bench;
+pub use bench::{U16, U32};
 
 /// What a kernel promises about its bits.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Class {
     /// The same bits as its oracle.
@@ -57,7 +57,7 @@ impl fmt::Display for Class {
 }
 
 /// One case of one kernel.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
     /// The kernel.
     pub kernel: String,
@@ -87,12 +87,12 @@ pub struct Report {
 }
 
 impl Report {
-    /// Without an outcome.
-    pub fn empty(context: &Context, pack: &Pack) -> Result<Report> {
-        let kernels = Kernels::load(context, pack)?;
-        let compiler = pack.manifest().compiler.clone();
-        Ok(Report { arch: kernels.arch().to_string(), compiler, outcomes: Vec::new() })
+    /// Of these kernels, without an outcome.
+    pub fn new(gpu: &Gpu) -> Report {
+        let (arch, compiler) = (gpu.kernels.arch().to_string(), gpu.compiler.clone());
+        Report { arch, compiler, outcomes: Vec::new() }
     }
+
     /// Whether every case passed.
     pub fn passed(&self) -> bool {
         self.outcomes.iter().all(|outcome| outcome.passed)
@@ -142,18 +142,21 @@ pub fn families() -> impl Iterator<Item = &'static str> {
 
 /// Runs every case, or those of the families named in `only`. `progress` hears of each as it ends. An error is a device
 /// that stopped working, with the case.
-pub fn run(context: &Context, pack: &Pack, only: &[String], progress: &mut dyn FnMut(&Outcome)) -> Result<Report> {
+pub fn run(gpu: &Gpu, only: &[String], progress: &mut dyn FnMut(&Outcome)) -> Result<Vec<Outcome>> {
     if let Some(unknown) = only.iter().find(|name| !families().any(|known| known == *name)) {
         let known: Vec<_> = families().collect();
         return Err(Error::invalid(format!("there are no checks named {unknown}: choose from {}", known.join(", "))));
     }
-    let kernels = Kernels::load(context, pack)?;
-    let mut bench = Bench::new(context, &kernels, progress)?;
+    let mut bench = Bench::new(&gpu.context, &gpu.kernels, progress)?;
     for (name, family) in FAMILIES {
         if only.is_empty() || only.iter().any(|wanted| wanted == name) {
             family(&mut bench)?;
         }
     }
-    let outcomes = bench.finish();
-    Ok(Report { arch: kernels.arch().to_string(), compiler: pack.manifest().compiler.clone(), outcomes })
+    Ok(bench.finish())
+}
+
+/// Hash of an output's bits, for [`Outcome::digest`].
+pub fn digest(bits: &[u8]) -> String {
+    format!("{:.16x}", Sha256::digest(bits))
 }
