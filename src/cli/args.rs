@@ -13,6 +13,7 @@ use super::chat::ChatArgs;
 use super::serve_args::ServeArgs;
 use super::serving::ServingArgs;
 use super::speculation::SpeculationArgs;
+use super::thinking::ThinkingArgs;
 use super::values::{self, AutoKvBackend, AutoKvMode};
 use crate::config::{AttentionMode, Device, RopePrecision};
 use crate::engine::speculate::SpeculationOptions;
@@ -280,22 +281,9 @@ pub struct RunArgs {
     /// End the answer before this text (repeatable)
     #[arg(long, value_name = "TEXT", allow_hyphen_values = true, value_parser = NonEmptyStringValueParser::new())]
     pub stop: Vec<String>,
-    /// Think before answering [default: yes]
-    #[arg(long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, require_equals = true,
-        default_missing_value = "true", hide_possible_values = true, overrides_with = "no_think",
-        value_parser = BoolishValueParser::new())]
-    pub think: Option<bool>,
-    /// Answer at once
-    #[arg(long, overrides_with = "think")]
-    pub no_think: bool,
-    /// How long to think [default: xhigh]
-    #[arg(long, value_enum, value_name = "EFFORT")]
-    pub reasoning_effort: Option<Effort>,
-    /// Print the thinking on standard error also where that is not a terminal
-    #[arg(long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, require_equals = true,
-        default_missing_value = "true", default_value = "false", hide_default_value = true,
-        hide_possible_values = true, value_parser = BoolishValueParser::new())]
-    pub show_thinking: bool,
+    /// Whether and how long to think.
+    #[command(flatten)]
+    pub thinking: ThinkingArgs,
     /// What goes to standard output: the text, one JSON object, or one JSON object an event
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub format: Format,
@@ -313,35 +301,6 @@ pub struct RunArgs {
     /// The model.
     #[command(flatten)]
     pub model: ModelArgs,
-}
-
-impl RunArgs {
-    /// Whether to think, if the user said.
-    pub fn thinking(&self) -> Option<bool> {
-        if self.no_think { Some(false) } else { self.think }
-    }
-}
-
-/// How long to think.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Effort {
-    /// Briefly.
-    Low,
-    /// The model's own measure.
-    Medium,
-    /// Carefully.
-    Xhigh,
-}
-
-impl Effort {
-    /// The chat template's word.
-    pub fn name(self) -> &'static str {
-        match self {
-            Effort::Low => "low",
-            Effort::Medium => "medium",
-            Effort::Xhigh => "xhigh",
-        }
-    }
 }
 
 /// Form of standard output.

@@ -20,6 +20,7 @@ pub mod serve_args;
 pub mod serving;
 pub mod settings;
 pub mod speculation;
+mod thinking;
 mod ui;
 pub mod values;
 

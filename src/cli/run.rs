@@ -40,7 +40,7 @@ pub fn run(args: &RunArgs, settings: &[Setting], ui: Ui) -> Result<(), Failure> 
     };
     let options = TextOptions { stops: args.stop.clone(), tools: Vec::new() };
     let stream = TextStream::new(loaded.engine.submit(request)?, &loaded.text.tokenizer, prompt.reading, options)?;
-    let mut exporter = export::export(args.format, ui, args.show_thinking, context);
+    let mut exporter = export::export(args.format, ui, args.thinking.show_thinking, context);
     let mut progress = ui.progress("reading the prompt");
     for event in stream {
         match event {
@@ -113,7 +113,8 @@ pub fn model_defaults(settings: &mut [Setting], file: Option<&GenerationConfig>)
 /// The prompt's ids: the text alone with `--raw`, else a conversation of one message.
 fn prompt(args: &RunArgs, loaded: &Loaded, text: &str) -> Result<Prompt, Failure> {
     if args.raw {
-        let unused = [("--system", args.system.is_some()), ("--reasoning-effort", args.reasoning_effort.is_some())];
+        let unused =
+            [("--system", args.system.is_some()), ("--reasoning-effort", args.thinking.reasoning_effort.is_some())];
         return match unused.iter().find(|(_, given)| *given) {
             Some((name, _)) => Err(Failure::Usage(format!(
                 "{name} is a part of the chat template, which --raw does without: drop one"
@@ -126,7 +127,7 @@ fn prompt(args: &RunArgs, loaded: &Loaded, text: &str) -> Result<Prompt, Failure
         conversation.messages.push(Message::new(Role::System, system.as_str()));
     }
     conversation.messages.push(Message::new(Role::User, text));
-    conversation.enable_thinking = args.thinking();
-    conversation.reasoning_effort = args.reasoning_effort.map(|effort| effort.name().to_string());
+    conversation.enable_thinking = args.thinking.enabled();
+    conversation.reasoning_effort = args.thinking.effort();
     Ok(loaded.text.chat_prompt(&conversation)?)
 }

@@ -34,8 +34,8 @@ impl Partner for Local {
         let text = &self.loaded.text;
         let conversation = Conversation {
             messages: messages.to_vec(),
-            enable_thinking: self.args.thinking(),
-            reasoning_effort: self.args.reasoning_effort.map(|effort| effort.name().to_string()),
+            enable_thinking: self.args.thinking.enabled(),
+            reasoning_effort: self.args.thinking.effort(),
             add_generation_prompt: true,
             ..Conversation::default()
         };

@@ -14,7 +14,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::Args;
-use clap::builder::BoolishValueParser;
 use rustyline::error::ReadlineError;
 use rustyline::history::FileHistory;
 use serde_json::{Value, json};
@@ -22,8 +21,9 @@ use signal_hook::consts::SIGINT;
 use signal_hook::flag;
 
 use super::Failure;
-use super::args::{Effort, ModelArgs, SamplingArgs};
+use super::args::{ModelArgs, SamplingArgs};
 use super::speculation::SpeculationArgs;
+use super::thinking::ThinkingArgs;
 use super::ui::{Output, Ui};
 use super::values;
 use crate::engine::Cancel;
@@ -45,22 +45,9 @@ pub struct ChatArgs {
     /// The most tokens of an answer [default: what the context holds]
     #[arg(short = 'n', long, value_name = "N", value_parser = values::positive_size)]
     pub max_tokens: Option<usize>,
-    /// Think before answering [default: yes]
-    #[arg(long, value_name = "BOOL", action = clap::ArgAction::Set, num_args = 0..=1, require_equals = true,
-        default_missing_value = "true", hide_possible_values = true, overrides_with = "no_think",
-        value_parser = BoolishValueParser::new())]
-    pub think: Option<bool>,
-    /// Answer at once
-    #[arg(long, overrides_with = "think")]
-    pub no_think: bool,
-    /// How long to think [default: xhigh]
-    #[arg(long, value_enum, value_name = "EFFORT")]
-    pub reasoning_effort: Option<Effort>,
-    /// Print the thinking on standard error also where that is not a terminal
-    #[arg(long, value_name = "BOOL", action = clap::ArgAction::Set, num_args = 0..=1, require_equals = true,
-        default_missing_value = "true", default_value = "false", hide_default_value = true,
-        hide_possible_values = true, value_parser = BoolishValueParser::new())]
-    pub show_thinking: bool,
+    /// Whether and how long to think.
+    #[command(flatten)]
+    pub thinking: ThinkingArgs,
     /// Speculation.
     #[command(flatten)]
     pub speculation: SpeculationArgs,
@@ -70,13 +57,6 @@ pub struct ChatArgs {
     /// The model.
     #[command(flatten)]
     pub model: ModelArgs,
-}
-
-impl ChatArgs {
-    /// Whether to think, if the user said.
-    fn thinking(&self) -> Option<bool> {
-        if self.no_think { Some(false) } else { self.think }
-    }
 }
 
 /// A piece of an answer.
@@ -179,7 +159,7 @@ struct Talk {
 
 impl Talk {
     fn new(args: &ChatArgs, ui: Ui) -> Talk {
-        let mut talk = Talk { messages: Vec::new(), ui, show_thinking: args.show_thinking || ui.err_terminal };
+        let mut talk = Talk { messages: Vec::new(), ui, show_thinking: args.thinking.show_thinking || ui.err_terminal };
         talk.begin(args.system.as_deref());
         talk
     }

@@ -222,8 +222,8 @@ fn fields(args: &ChatArgs) -> Result<Map<String, Value>> {
         ("presence_penalty", sampling.presence_penalty.map(|v| short(v).into())),
         ("frequency_penalty", sampling.frequency_penalty.map(|v| short(v).into())),
         ("seed", sampling.seed.map(Value::from)),
-        ("reasoning_effort", args.reasoning_effort.map(|effort| effort.name().into())),
-        ("chat_template_kwargs", args.thinking().map(|think| json!({"enable_thinking": think}))),
+        ("reasoning_effort", args.thinking.effort().map(Value::from)),
+        ("chat_template_kwargs", args.thinking.enabled().map(|think| json!({"enable_thinking": think}))),
     ];
     if !sampling.logit_bias.is_empty() {
         return Err(Error::invalid("--logit-bias names ids of a model that is loaded here: leave it out with --url"));

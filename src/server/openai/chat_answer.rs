@@ -11,6 +11,7 @@ use std::time::Instant;
 use serde_json::{Map, Value, json};
 
 use super::chat::Asked;
+use super::closing;
 use crate::engine::{Loaded, TextDone, TextEvent};
 use crate::server::App;
 use crate::server::error::{ApiError, Shape};
@@ -218,14 +219,12 @@ impl Translator for Chunks {
     }
 
     fn end(&mut self) -> Vec<Sse> {
-        let mut frames = Vec::new();
-        if self.frame.usage {
+        let counts = self.frame.usage.then(|| {
             let mut chunk = self.frame.object("chat.completion.chunk", json!([]));
             chunk["usage"] = self.counts.openai();
-            frames.push(Sse::data(&chunk));
-        }
-        frames.push(Sse { event: None, data: "[DONE]".into() });
-        frames
+            chunk
+        });
+        closing(counts)
     }
 
     fn failed(&mut self, error: ApiError) -> Vec<Sse> {

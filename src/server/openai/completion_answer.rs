@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
+use super::closing;
 use super::completion::Asked;
 use crate::engine::{Loaded, TextEvent, Token};
 use crate::server::error::{ApiError, Shape};
@@ -143,14 +144,12 @@ impl Translator for Chunks {
     }
 
     fn end(&mut self) -> Vec<Sse> {
-        let mut frames = Vec::new();
-        if self.frame.usage {
+        let counts = self.frame.usage.then(|| {
             let mut chunk = self.frame.object(json!([]));
             chunk["usage"] = self.counts.openai();
-            frames.push(Sse::data(&chunk));
-        }
-        frames.push(Sse { event: None, data: "[DONE]".into() });
-        frames
+            chunk
+        });
+        closing(counts)
     }
 
     fn failed(&mut self, error: ApiError) -> Vec<Sse> {

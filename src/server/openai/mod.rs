@@ -17,7 +17,7 @@ use serde_json::Value;
 
 use super::App;
 use super::error::ApiError;
-use super::stream;
+use super::stream::{self, Frame as Sse};
 use super::wire::Ask;
 use super::wire::answer::Answer;
 use super::{body, generate};
@@ -68,4 +68,10 @@ pub async fn collect(mut updates: generate::Updates, choices: usize) -> Result<V
         }
     }
     Ok(answers)
+}
+
+/// The end of a stream: the chunk with its counts, if they were asked for, then `[DONE]`.
+fn closing(counts: Option<Value>) -> Vec<Sse> {
+    let counts = counts.iter().map(Sse::data);
+    counts.chain([Sse { event: None, data: "[DONE]".into() }]).collect()
 }
