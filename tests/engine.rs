@@ -11,7 +11,7 @@ use hipfire::arena::Limits;
 use hipfire::engine::{
     Activity, Done, Engine, Event, Options, Request, SamplingParams, ScoreOptions, StopReason, Tokens,
 };
-use hipfire::error::{Error, Result};
+use hipfire::error::Error;
 use script::{Script, answer, counting, expected, hashing, options, request, tokens};
 
 fn engine(script: Script, chunk: usize) -> Engine {

@@ -1,6 +1,7 @@
 //! Speculation where selection begins: a model with the released budget of 2,048 tokens.
 
 #[path = "speculation/rounds.rs"]
+#[allow(dead_code)] // single rounds are other files'
 mod rounds;
 mod support;
 
