@@ -11,7 +11,7 @@ use hip_fibers::{Layout, RECORD_VARIABLE, Sanitizer, replay, sanitizers_missing}
 use hipfire::backend::hip::pack::Pack;
 use support::standin::standin;
 
-/// A record of each kernel: of its launches the one with the least memory.
+/// A record of each kernel.
 fn records(arch: &str, folder: &std::path::Path) -> BTreeMap<String, PathBuf> {
     let output = Command::new(env!("CARGO_BIN_EXE_hipfire"))
         .args(["doctor", "--self-test", "--json"])
@@ -21,21 +21,14 @@ fn records(arch: &str, folder: &std::path::Path) -> BTreeMap<String, PathBuf> {
         .output()
         .unwrap();
     let errors = String::from_utf8_lossy(&output.stderr);
-    let mut least: BTreeMap<String, (u64, PathBuf)> = BTreeMap::new();
-    for entry in std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap()) {
-        let name = entry.file_name().to_string_lossy().into_owned();
-        let kernel = name.splitn(3, '-').nth(2).unwrap().split('.').next().unwrap().to_string();
-        let found = (entry.metadata().unwrap().len(), entry.path());
-        let kept = least.entry(kernel).or_insert_with(|| found.clone());
-        if found.0 < kept.0 {
-            *kept = found;
-        }
-    }
+    let records = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let records: BTreeMap<String, PathBuf> =
+        records.map(|path| (path.file_stem().unwrap().to_string_lossy().into_owned(), path)).collect();
     let kernels = Pack::embedded().unwrap();
     for kernel in kernels.objects(arch).flat_map(|(object, _)| &object.kernels) {
-        assert!(least.contains_key(&kernel.name), "the self-test does not launch {}:\n{errors}", kernel.name);
+        assert!(records.contains_key(&kernel.name), "the self-test does not launch {}:\n{errors}", kernel.name);
     }
-    least.into_iter().map(|(kernel, (_, path))| (kernel, path)).collect()
+    records
 }
 
 fn clean(arch: &str, layout: Layout) {

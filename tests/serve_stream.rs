@@ -175,7 +175,7 @@ fn several_choices_differ_by_seed_and_are_counted_together() {
         whole["choices"][1]["message"],
         "the second seed is the next one"
     );
-    assert!(whole["usage"]["completion_tokens"].as_u64().unwrap() <= 36);
+    assert!(whole["usage"]["completion_tokens"].as_u64().unwrap() <= 3 * 48);
     assert_eq!(whole["usage"]["prompt_tokens"], single.json()["usage"]["prompt_tokens"], "one prompt is counted once");
 }
 

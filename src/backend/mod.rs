@@ -13,6 +13,8 @@ pub mod hip;
 
 use std::ops::Range;
 
+use serde::Serialize;
+
 use crate::config::{AttentionMode, RopePrecision};
 use crate::error::Result;
 use crate::state::Sequence;
@@ -324,12 +326,29 @@ pub trait Backend: Send {
         None
     }
 
+    /// Starts to time every kernel launch, or ends it; returns what was timed since it started. A backend without
+    /// launches has nothing to tell.
+    fn profile(&mut self, _on: bool) -> Result<Vec<KernelTime>> {
+        Ok(Vec::new())
+    }
+
     /// Shows an intermediate buffer to the observer, if a test has set one.
     fn observe(&mut self, name: &str, buffer: &Self::Buffer, rows: usize, width: usize);
     /// Names the layer that following values belong to.
     fn enter(&mut self, layer: std::fmt::Arguments<'_>);
     /// Sets or removes the observer. Only tests do.
     fn set_observer(&mut self, observer: Option<Observer>);
+}
+
+/// The launches of a kernel during a profile.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct KernelTime {
+    /// Its name.
+    pub kernel: String,
+    /// How often it was launched.
+    pub launches: usize,
+    /// On the device, altogether.
+    pub milliseconds: f64,
 }
 
 /// Rows that one call for logits may ask for: their buffers are planned at load.

@@ -398,6 +398,9 @@ pub struct BenchArgs {
     /// Repetitions behind one that warms up
     #[arg(short = 'r', long, default_value = "5", value_name = "N", value_parser = values::positive_size)]
     pub repetitions: usize,
+    /// Time every kernel launch of the tests instead; on a GPU
+    #[arg(long, conflicts_with = "cells")]
+    pub profile: bool,
     /// The long-context protocol instead: cold prompts of these lengths, an answer each
     #[arg(long, value_name = "N,…", value_parser = values::counts)]
     pub cells: Option<values::Counts>,

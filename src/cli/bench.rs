@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 use super::Failure;
 use super::args::{BenchArgs, BenchFormat};
 use super::ui::{Output, Ui};
-use crate::engine::bench::{Bench, BenchOptions, BenchRow, BenchSetting, CellOptions, CellRow};
+use crate::engine::bench::{Bench, BenchOptions, BenchRow, BenchSetting, CellOptions, CellRow, KernelTime, ProfileRow};
 use crate::engine::speculate::SpeculationOptions;
 use crate::error::{Error, Result};
 
@@ -22,6 +22,12 @@ pub fn bench(args: &BenchArgs, ui: &Ui) -> Result<(), Failure> {
         ui.with_bar("loading the model", |progress| Bench::open(&load, args.synthetic.as_deref(), progress))?;
     let setting = bench.setting.clone();
     let mut table = Table { output: Output::new(), format: args.output, setting: &setting, rows: Vec::new() };
+    let tests = BenchOptions {
+        prompts: args.n_prompt.0.clone(),
+        answers: args.n_gen.0.clone(),
+        depths: args.n_depth.0.clone(),
+        repetitions: args.repetitions,
+    };
     match &args.cells {
         Some(cells) => {
             let options = CellOptions {
@@ -40,16 +46,20 @@ pub fn bench(args: &BenchArgs, ui: &Ui) -> Result<(), Failure> {
             failed?;
             table.summary(&rows)?;
         }
+        None if args.profile => {
+            table.start(PROFILE)?;
+            let mut failed = Ok(());
+            bench.profile(&tests, &mut |row| {
+                if failed.is_ok() {
+                    failed = table.row(row, &profile(row));
+                }
+            })?;
+            failed?;
+        }
         None => {
-            let options = BenchOptions {
-                prompts: args.n_prompt.0.clone(),
-                answers: args.n_gen.0.clone(),
-                depths: args.n_depth.0.clone(),
-                repetitions: args.repetitions,
-            };
             table.start(TESTS)?;
             let mut failed = Ok(());
-            bench.run(&options, &mut |row| {
+            bench.run(&tests, &mut |row| {
                 if failed.is_ok() {
                     failed = table.row(row, &test(row));
                 }
@@ -61,6 +71,7 @@ pub fn bench(args: &BenchArgs, ui: &Ui) -> Result<(), Failure> {
 }
 
 const TESTS: &[&str] = &["test", "depth", "tokens/s", "±"];
+const PROFILE: &[&str] = &["test", "depth", "kernel", "launches", "µs each", "ms", "share"];
 const CELLS: &[&str] = &[
     "cell",
     "seed",
@@ -77,6 +88,19 @@ const CELLS: &[&str] = &[
 
 fn test(row: &BenchRow) -> Vec<String> {
     vec![row.test.clone(), row.depth.to_string(), format!("{:.2}", row.mean), format!("{:.2}", row.deviation)]
+}
+
+fn profile(row: &ProfileRow) -> Vec<String> {
+    let KernelTime { kernel, launches, milliseconds } = &row.time;
+    vec![
+        row.test.clone(),
+        row.depth.to_string(),
+        kernel.clone(),
+        launches.to_string(),
+        format!("{:.1}", 1000.0 * milliseconds / *launches as f64),
+        format!("{milliseconds:.2}"),
+        format!("{:.1} %", row.share),
+    ]
 }
 
 fn cell(row: &CellRow) -> Vec<String> {

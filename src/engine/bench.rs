@@ -9,6 +9,8 @@ use std::time::Instant;
 
 use serde::Serialize;
 
+pub use crate::backend::KernelTime;
+
 use super::build::{self, Built, Placement};
 use super::load::{LoadOptions, open_source};
 use super::logits::largest;
@@ -27,6 +29,14 @@ pub struct BenchOptions {
     pub depths: Vec<usize>,
     /// Repetitions behind one that is not counted.
     pub repetitions: usize,
+}
+
+impl BenchOptions {
+    /// Whether it is a prompt's, and its tokens.
+    fn tests(&self) -> impl Iterator<Item = (bool, usize)> {
+        let tests = self.prompts.iter().map(|&n| (true, n)).chain(self.answers.iter().map(|&n| (false, n)));
+        tests.filter(|&(_, count)| count > 0)
+    }
 }
 
 /// The long-context protocol.
@@ -114,6 +124,20 @@ pub struct Bench {
     pub setting: BenchSetting,
 }
 
+/// What a kernel took of a test.
+#[derive(Debug, Clone, Serialize)]
+pub struct ProfileRow {
+    /// `pp512` or `tg128`.
+    pub test: String,
+    /// Tokens in the context before it.
+    pub depth: usize,
+    /// Its launches.
+    #[serde(flatten)]
+    pub time: KernelTime,
+    /// Of all launches' time, in percent.
+    pub share: f64,
+}
+
 impl Bench {
     /// Loads the model, or the `synthetic` one that is in no file (`released:q4_0`). `progress` is called with the share done, from 0 to 1.
     ///
@@ -154,8 +178,7 @@ impl Bench {
             let mut ids = Ids::new(depth as u64, model.shape().vocab);
             feed(model, &mut sequence, &ids.take(depth), chunk)?;
             let start = sequence.snapshot()?;
-            let tests = options.prompts.iter().map(|&n| (true, n)).chain(options.answers.iter().map(|&n| (false, n)));
-            for (prompt, count) in tests.filter(|&(_, count)| count > 0) {
+            for (prompt, count) in options.tests() {
                 let tokens = ids.take(count);
                 let mut samples = Vec::new();
                 for repetition in 0..=options.repetitions {
@@ -165,25 +188,53 @@ impl Bench {
                         true => {
                             feed(model, &mut sequence, &tokens, chunk)?;
                         }
-                        false => {
-                            let mut next = tokens[0];
-                            for _ in 0..count {
-                                model.forward(&mut [Feed { sequence: &mut sequence, ids: &[next] }])?;
-                                next = best(model.logits(&[0])?);
-                            }
-                        }
+                        false => decode(model, &mut sequence, tokens[0], count)?,
                     }
                     if repetition > 0 {
                         samples.push(count as f64 / started.elapsed().as_secs_f64());
                     }
                 }
                 let (mean, deviation) = statistics(&samples);
-                let test = format!("{}{count}", if prompt { "pp" } else { "tg" });
-                rows.push(BenchRow { test, depth, mean, deviation, samples });
+                rows.push(BenchRow { test: name(prompt, count), depth, mean, deviation, samples });
                 rows.last().into_iter().for_each(&mut *row);
             }
         }
         Ok(rows)
+    }
+
+    /// Times every kernel launch of each test instead, once and behind a warm run; nothing on a backend without launches.
+    ///
+    /// # Errors
+    /// As of [`Bench::run`].
+    pub fn profile(&mut self, options: &BenchOptions, row: &mut dyn FnMut(&ProfileRow)) -> Result<()> {
+        let (chunk, model) = (self.chunk, &mut *self.built.model);
+        let mut sequence = model.new_sequence()?;
+        for &depth in &options.depths {
+            sequence.reset()?;
+            let mut ids = Ids::new(depth as u64, model.shape().vocab);
+            feed(model, &mut sequence, &ids.take(depth), chunk)?;
+            let start = sequence.snapshot()?;
+            for (prompt, count) in options.tests() {
+                let tokens = ids.take(count);
+                for timed in [false, true] {
+                    sequence.restore(&start)?;
+                    model.profile(timed)?;
+                    match prompt {
+                        true => {
+                            feed(model, &mut sequence, &tokens, chunk)?;
+                        }
+                        false => decode(model, &mut sequence, tokens[0], count)?,
+                    }
+                }
+                let times = model.profile(false)?;
+                let all: f64 = times.iter().map(|time| time.milliseconds).sum();
+                for time in times {
+                    let share = 100.0 * time.milliseconds / all;
+                    row(&ProfileRow { test: name(prompt, count), depth, time, share });
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Runs the long-context protocol: a cold prompt and an answer a window. What does not fit is a row, not an error.
@@ -267,6 +318,21 @@ fn feed(model: &mut dyn LanguageModel, sequence: &mut Sequence, ids: &[u32], chu
         0 => Ok(0),
         rows => Ok(best(model.logits(&[rows - 1])?)),
     }
+}
+
+/// Feeds `count` tokens one by one, `first` and those that are most likely.
+fn decode(model: &mut dyn LanguageModel, sequence: &mut Sequence, first: u32, count: usize) -> Result<()> {
+    let mut next = first;
+    for _ in 0..count {
+        model.forward(&mut [Feed { sequence, ids: &[next] }])?;
+        next = best(model.logits(&[0])?);
+    }
+    Ok(())
+}
+
+/// What a test is called.
+fn name(prompt: bool, count: usize) -> String {
+    format!("{}{count}", if prompt { "pp" } else { "tg" })
 }
 
 /// The most likely id.

@@ -13,7 +13,7 @@ use super::bind::{Layer, LayerMixer, Weights};
 use super::{Draft, Feed, LOGIT_ROWS, LanguageModel};
 use crate::arena::Arena;
 use crate::backend::dense::DensePasses;
-use crate::backend::{Backend, HyperRead, Observed, Observer, Program, Rows};
+use crate::backend::{Backend, HyperRead, KernelTime, Observed, Observer, Program, Rows};
 use crate::config::{KvMode, Shape};
 use crate::error::{Error, Result};
 use crate::state::{Sequence, StateLayout};
@@ -263,6 +263,10 @@ impl<B: Backend> LanguageModel for Model<B> {
         })?;
         let vocab = self.shape.vocab;
         self.read_logits(rows, Stream::Trunk, vocab)
+    }
+
+    fn profile(&mut self, on: bool) -> Result<Vec<KernelTime>> {
+        self.backend.profile(on)
     }
 
     fn max_drafts(&self) -> usize {

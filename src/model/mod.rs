@@ -12,6 +12,7 @@ pub mod load;
 pub mod names;
 pub mod quantize;
 
+use crate::backend::KernelTime;
 use crate::backend::dense::DensePasses;
 use crate::config::Shape;
 use crate::error::{Error, Result};
@@ -54,6 +55,11 @@ pub trait LanguageModel: Send {
     /// Logits `[rows.len(), vocab]` of rows of the last step (counted over all feeds), at most [`LOGIT_ROWS`] of them.
     /// A NaN is an error that names the position.
     fn logits(&mut self, rows: &[usize]) -> Result<&[f32]>;
+
+    /// Starts to time every kernel launch, or ends it; returns what was timed since it started.
+    fn profile(&mut self, _on: bool) -> Result<Vec<KernelTime>> {
+        Ok(Vec::new())
+    }
 
     /// The most tokens that may be drafted for a step, so that the step can be taken back: 0 without an MTP head.
     fn max_drafts(&self) -> usize {

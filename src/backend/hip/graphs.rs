@@ -48,7 +48,7 @@ pub fn run(hip: &mut Hip, program: Program, work: &mut dyn FnMut(&mut Hip) -> Re
         true => Key { program, rows: 0, sequences: 0, chosen: hip.step.chosen },
         false => Key { program, rows: hip.step.rows, sequences: hip.step.segments.len(), chosen: 0 },
     };
-    if hip.observer.is_some() || key.rows.max(key.chosen) > GEMV_ROWS {
+    if hip.observer.is_some() || hip.profile.get_mut().is_some() || key.rows.max(key.chosen) > GEMV_ROWS {
         return work(hip);
     }
     match hip.graphs.known.get(&key) {

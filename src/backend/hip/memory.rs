@@ -10,7 +10,7 @@ use std::sync::Arc;
 use rayon::prelude::*;
 
 use crate::device::{Context, DeviceMemory, PinnedMemory, Stream};
-use crate::error::Result;
+use crate::error::{Error, Result};
 
 /// Alignment of every part: whole lines of the device's caches, and more than any kernel asks for.
 pub const ALIGN: usize = 256;
@@ -59,6 +59,37 @@ impl Cutter {
     }
 }
 
+/// The way of a step's rows to the device: through pinned memory, so that the host goes on to the next step's while the
+/// device computes this one's.
+pub struct Uploads {
+    stage: PinnedMemory,
+}
+
+impl Uploads {
+    /// For rows of up to `floats` values in all.
+    pub fn new(context: &Context, floats: usize) -> Result<Uploads> {
+        Ok(Uploads { stage: PinnedMemory::new(context, floats * size_of::<f32>())? })
+    }
+
+    /// Submits a copy of `bytes` to the front of a buffer; waits only for the copy before it.
+    ///
+    /// # Errors
+    /// `Invalid` for more than was planned, `Device`.
+    pub fn send(&mut self, stream: &Stream, bytes: &[u8], to: &Buffer) -> Result<()> {
+        let planned = self.stage.len();
+        let Some(stage) = self.stage.bytes_mut()?.get_mut(..bytes.len()) else {
+            return Err(Error::invalid(format!("{} bytes of rows for the device, {planned} are planned", bytes.len())));
+        };
+        copy(bytes, stage);
+        to.0.span().upload_pinned(stream, &self.stage, 0..bytes.len())
+    }
+}
+
+/// A copy that threads share.
+fn copy(from: &[u8], to: &mut [u8]) {
+    to.par_chunks_mut(PIECE).zip(from.par_chunks(PIECE)).for_each(|(to, from)| to.copy_from_slice(from));
+}
+
 /// Memory for weights, and what copies them there.
 pub struct Loader {
     context: Context,
@@ -98,8 +129,7 @@ impl Loader {
             }
             let count = (bytes.len() - done).min(STAGE - self.filled);
             let to = &mut self.stages[self.stage].bytes_mut()?[self.filled..self.filled + count];
-            let from = &bytes[done..done + count];
-            to.par_chunks_mut(PIECE).zip(from.par_chunks(PIECE)).for_each(|(to, from)| to.copy_from_slice(from));
+            copy(&bytes[done..done + count], to);
             self.parts.push((slab, start + done..start + done + count));
             self.filled += count;
             done += count;

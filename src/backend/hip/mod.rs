@@ -17,9 +17,11 @@ mod memory;
 mod mixer;
 pub mod options;
 pub mod pack;
+mod profile;
 mod qsa;
 mod step;
 
+use std::cell::RefCell;
 use std::fmt;
 use std::ops::Range;
 use std::path::Path;
@@ -27,7 +29,9 @@ use std::sync::Arc;
 
 use bytemuck::Pod;
 
-use super::{Backend, Gdn, HyperRead, LOGIT_ROWS, Moe, MtpFuse, Observed, Observer, Ple, Program, Qsa, Rows};
+use super::{
+    Backend, Gdn, HyperRead, KernelTime, LOGIT_ROWS, Moe, MtpFuse, Observed, Observer, Ple, Program, Qsa, Rows,
+};
 use crate::config::Shape;
 use crate::device::canary::{KernelCanary, Prove};
 use crate::device::{Context, DeviceMemory, Library, Stream};
@@ -38,10 +42,11 @@ use dense::{HyperScratch, Matrix, ProductScratch, Vector};
 use expert::{Experts, MoeScratch};
 use graphs::Graphs;
 use kernels::Kernels;
-use memory::{Buffer, Cutter, Loader};
+use memory::{Buffer, Cutter, Loader, Uploads};
 use mixer::{GdnScratch, PleScratch};
 use options::HipOptions;
 use pack::Pack;
+use profile::Profile;
 use qsa::QsaScratch;
 use step::Step;
 
@@ -96,12 +101,14 @@ pub struct Hip {
     stream: Arc<Stream>,
     kernels: Kernels,
     loader: Loader,
+    uploads: Uploads,
     step: Step,
     scratch: Scratch,
     /// Keeps the scratch's addresses alive.
     _scratch_memory: DeviceMemory,
     graphs: Graphs,
     observer: Option<Observer>,
+    profile: RefCell<Option<Profile>>,
     layer: String,
 }
 
@@ -150,11 +157,13 @@ impl Hip {
         let memory = DeviceMemory::new(context, Scratch::lay_out(0, shape, &options).bytes)?;
         Ok(Hip {
             loader: Loader::new(context, stream.clone())?,
+            uploads: Uploads::new(context, options.max_rows * shape.ngram_width())?,
             step: Step::new(context, shape, options.rope, options.max_rows)?,
             scratch: Scratch::lay_out(memory.address(), shape, &options),
             _scratch_memory: memory,
             graphs: Graphs::new(),
             observer: None,
+            profile: RefCell::new(None),
             layer: String::new(),
             shape: shape.clone(),
             context: context.clone(),
@@ -184,7 +193,11 @@ impl Hip {
         let grid = u32::try_from(grid).map_err(|_| {
             Error::Device(format!("kernel {kernel} would take {grid} workgroups: lower --prefill-chunk"))
         })?;
-        self.kernels.launch(&self.stream, kernel, grid, arguments)
+        let launch = || self.kernels.launch(&self.stream, kernel, grid, arguments);
+        match &mut *self.profile.borrow_mut() {
+            Some(profile) => profile.around(&self.stream, kernel, launch),
+            None => launch(),
+        }
     }
 }
 
@@ -222,7 +235,7 @@ impl Backend for Hip {
         graphs::run(self, program, work)
     }
     fn upload(&mut self, values: &[f32], to: &mut Buffer) -> Result<()> {
-        to.0.span().upload(&self.stream, bytemuck::cast_slice(values))
+        self.uploads.send(&self.stream, bytemuck::cast_slice(values), to)
     }
     fn download(&mut self, from: &Buffer, rows: Range<usize>, width: usize, into: &mut [f32]) -> Result<()> {
         let row = width * size_of::<f32>();
@@ -285,6 +298,11 @@ impl Backend for Hip {
     }
     fn mtp_fuse(&mut self, w: &MtpFuse<Hip>, table: &Matrix, wide: Option<&Buffer>, out: &mut Buffer) -> Result<()> {
         self.fuse(w, table, wide.unwrap_or(out).address(), out)
+    }
+
+    fn profile(&mut self, on: bool) -> Result<Vec<KernelTime>> {
+        let profile = self.profile.replace(on.then(|| Profile::new(&self.context)));
+        profile.map_or(Ok(Vec::new()), Profile::finish)
     }
 
     fn observe(&mut self, name: &str, buffer: &Buffer, rows: usize, width: usize) {

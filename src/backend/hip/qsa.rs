@@ -20,7 +20,7 @@ use crate::error::Result;
 /// From this many rows of a sequence on, attention gathers from F16 copies of the whole context.
 pub const GATHER_ROWS: usize = 512;
 /// Rows whose scores are kept at once.
-const SCORE_ROWS: usize = 64;
+const SCORE_ROWS: usize = 256;
 /// Rows of the wide scoring kernel.
 const WIDE_ROWS: usize = 16;
 /// Blocks that a workgroup scores.

@@ -5,11 +5,12 @@
 //! Always true: a recording that was asked for and cannot be made fails the launch, so that nothing passes unchecked.
 //! Not here: what the sanitizers are told of fibers (`runtime/sanitizers.h`).
 
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use hip_facade::executor::Launch;
 
@@ -49,18 +50,28 @@ impl Sanitizer {
     }
 }
 
-/// Writes the launch to the folder that the environment names, if it names one.
+/// Writes the launch to the folder that the environment names, if it names one. Of a kernel's launches the one with the
+/// least memory is kept: a run of thousands of launches would fill a disk.
 pub(crate) fn record_if_asked(launch: &Launch<'_>, ranges: &[(u64, u64)], layout: Layout) -> Result<(), String> {
     let Some(folder) = std::env::var_os(RECORD_VARIABLE).filter(|folder| !folder.is_empty()) else { return Ok(()) };
-    static COUNT: AtomicU32 = AtomicU32::new(0);
-    let count = COUNT.fetch_add(1, Ordering::Relaxed);
-    let name = format!("{}-{count:05}-{}.{}", std::process::id(), launch.kernel, layout.number());
-    write_record(&PathBuf::from(folder).join(name), launch, ranges)
+    static LEAST: Mutex<BTreeMap<String, u64>> = Mutex::new(BTreeMap::new());
+    let mut least = LEAST.lock().unwrap_or_else(PoisonError::into_inner);
+    let bytes = bytes(ranges);
+    if least.get(launch.kernel).is_some_and(|&kept| kept <= bytes) {
+        return Ok(());
+    }
+    write_record(&PathBuf::from(folder).join(format!("{}.{}", launch.kernel, layout.number())), launch, ranges)?;
+    least.insert(launch.kernel.to_string(), bytes);
+    Ok(())
+}
+
+fn bytes(ranges: &[(u64, u64)]) -> u64 {
+    ranges.iter().map(|(start, end)| end - start).sum()
 }
 
 /// Writes a launch to a file, with every range of device memory as it is now.
 pub fn write_record(path: &Path, launch: &Launch<'_>, ranges: &[(u64, u64)]) -> Result<(), String> {
-    let bytes: u64 = ranges.iter().map(|(start, end)| end - start).sum();
+    let bytes = bytes(ranges);
     if bytes > RECORD_LIMIT {
         return Err(format!(
             "kernel {}: a record of {bytes} bytes of allocations was asked for, and {RECORD_LIMIT} is the limit: use \
