@@ -17,8 +17,8 @@ use std::path::PathBuf;
 
 /// The two targets: a kernel that does not compile for them fails the build.
 const TARGETS: [&str; 2] = ["gfx1151", "gfx1201"];
-/// Relatives that the same sources may run on; left out where the compiler does not know them.
-const RELATIVES: [&str; 5] = ["gfx1100", "gfx1150", "gfx1200", "gfx11-generic", "gfx12-generic"];
+/// What their relatives run (`Pack::match_architecture`); left out where the compiler does not know them.
+const RELATIVES: [&str; 2] = ["gfx11-generic", "gfx12-generic"];
 /// Environment variable with a comma-separated list of architectures to build instead of all.
 const ARCHS_VARIABLE: &str = "HIPFIRE_KERNEL_ARCHS";
 

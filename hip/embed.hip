@@ -9,7 +9,7 @@ template<class Format> DEV void embed(const EmbedArgs& a) {
   const u32 id = load_uniform(a.ids + bidx());
   const u8* row = static_cast<const u8*>(a.table) + Format::row_bytes(a.hidden) * id;
   const float* scales = nullptr;
-  if constexpr (Format::SCALED != 0) scales = scale_row(a.scales, a.hidden, id);
+  if constexpr (Format::SCALED != 0) scales = Format::scale_row(a.scales, a.hidden, id, 0);
   float* wide = a.wide + static_cast<u64>(bidx()) * a.streams * a.hidden;
   for (u32 group = tid(); group < a.hidden / Format::GROUP; group += 256) {
     const auto raw = Format::load(row, scales, group);

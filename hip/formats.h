@@ -1,5 +1,6 @@
-// Storage formats of weights: one decode each. The layouts are those of src/weights/format/, read as they lie in a file:
-// nothing is repacked, so that matrices and experts go to the device as they were mapped.
+// Storage formats of weights: one decode each. The layouts are those of src/weights/format/, but that blocks of 32 are
+// parted on their way to the device: codes in one plane, so that a lane loads them in aligned 16 bytes, and what a block
+// begins with (its head: scale, offset, fifth bits) in another (backend/hip/matrix.rs planes).
 //
 // Owns: where an element of a row lies and what its bits mean, for F32, F16, BF16 and E4M3 (formats_block32.h and
 // formats_block256.h: the others).
@@ -11,8 +12,10 @@
 #include "dialect/gpu.h"
 
 // What every format has:
-//   GROUP, SCALED (whether there are scales beside the bytes), INTERLEAVED (whether a group is not consecutive)
+//   GROUP, INTERLEAVED (whether a group is not consecutive)
+//   SCALED: what lies beside the bytes: 0 nothing, 1 a float for 128 x 128 elements, 2 the heads of blocks
 //   row_bytes(inputs)
+//   scale_row(scales, inputs, output, offset)   where a row's begin of what lies beside; `offset` is GemvPart's
 //   Raw load(row, scales, group)          a group's bytes in registers, not yet looked at
 //   part(raw, group, p, out)              eight elements
 //   at(group, p)                          where they belong
@@ -27,13 +30,9 @@ template<class Format> struct Decoder {
 template<class Format, int SIZE> struct Consecutive : Decoder<Format> {
   enum { GROUP = SIZE, INTERLEAVED = 0, SCALED = 0 };
   DEV_MEMBER u32 at(u32 group, u32 p) { return group * SIZE + 8 * p; }
+  DEV_MEMBER const float* scale_row(const float*, u32, u32, u32) { return nullptr; }
 };
-
-// Scales of a matrix with a scale for every 128 x 128 elements, for row `output`; its first block may begin before it.
 enum { SCALE_BLOCK = 128 };
-DEV const float* scale_row(const float* scales, u32 inputs, u32 output) {
-  return scales + static_cast<u64>(output / SCALE_BLOCK) * ((inputs + SCALE_BLOCK - 1) / SCALE_BLOCK);
-}
 
 DEV u32 byte_of(u32 word, u32 i) { return word >> (8 * i) & 255u; }
 DEV float half_number(u32 bits) { return to_f32(__builtin_bit_cast(f16, static_cast<u16>(bits))); }
@@ -84,6 +83,10 @@ struct Fp8Format : Consecutive<Fp8Format, 16> {
   enum { SCALED = 1 };
   struct Raw { u32x4 v; float scale; };
   DEV_MEMBER u64 row_bytes(u32 inputs) { return inputs; }
+  // The first block of scales may begin before row 0.
+  DEV_MEMBER const float* scale_row(const float* scales, u32 inputs, u32 output, u32 offset) {
+    return scales + static_cast<u64>((output + offset) / SCALE_BLOCK) * ((inputs + SCALE_BLOCK - 1) / SCALE_BLOCK);
+  }
   DEV_MEMBER Raw load(const u8* RESTRICT row, const float* RESTRICT scales, u32 group) {
     return Raw{reinterpret_cast<const u32x4*>(row)[group], scales[16 * group / SCALE_BLOCK]};
   }
@@ -104,12 +107,12 @@ struct Fp8Format : Consecutive<Fp8Format, 16> {
 #include "formats_block32.h"
 #include "formats_block256.h"
 
-// A row of a matrix, and the scales of its blocks. A row behind the last is the last again.
+// A row of a matrix, and what lies beside it. A row behind the last is the last again.
 struct WeightRow { const u8* bytes; const float* scales; };
 template<class Format>
 DEV WeightRow weight_row(const void* matrix, const float* scales, u32 inputs, u32 output, u32 outputs, u32 offset) {
   const u32 row = output < outputs ? output : outputs - 1;
   WeightRow out = {global(static_cast<const u8*>(matrix)) + Format::row_bytes(inputs) * row, nullptr};
-  if constexpr (Format::SCALED != 0) out.scales = scale_row(global(scales), inputs, row + offset);
+  if constexpr (Format::SCALED != 0) out.scales = Format::scale_row(global(scales), inputs, row, offset);
   return out;
 }

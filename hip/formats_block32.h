@@ -1,6 +1,6 @@
 // Formats with blocks of 32 elements: Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, IQ4_NL (src/weights/format/block32.rs).
 //
-// Owns: their decode. Always true: a group is a block; blocks are aligned to 2 bytes, those of Q4_1 to 4, of Q5_1 to 8.
+// Owns: their decode. Always true: a group is a block; a matrix's codes are aligned to 16, its heads to 8.
 // A value is d * word (+ m): both products are exact in F32, so that fma rounds once, as the CPU does.
 // 4-bit codes: byte j holds element j in its low half and element j + 16 in its high half.
 // Not here: what a format is (formats.h).
@@ -40,65 +40,61 @@ DEV u32 codebook(u32 codes) {
 }
 DEV float signed_byte(u32 word, u32 i) { return static_cast<float>(static_cast<i32>(word << (24 - 8 * i)) >> 24); }
 
-// d, 32 signed bytes
-struct Q8_0Format : Consecutive<Q8_0Format, 32> {
-  struct Raw { u32x4 q[2]; u32 d; };
-  DEV_MEMBER u64 row_bytes(u32 inputs) { return inputs / 32 * 34ull; }
-  DEV_MEMBER Raw load(const u8* RESTRICT row, const float*, u32 group) {
-    const u8* block = row + group * 34;
-    return Raw{{load_by_halves(block + 2), load_by_halves(block + 18)}, load_half(block)};
+// A matrix of `Codes` a block, and a `Head` a block beside it.
+template<class Format, class Codes, class Head> struct Parted : Consecutive<Format, 32> {
+  enum { SCALED = 2 };
+  struct Raw { Codes q; Head head; };
+  DEV_MEMBER u64 row_bytes(u32 inputs) { return inputs / 32 * static_cast<u64>(sizeof(Codes)); }
+  DEV_MEMBER const float* scale_row(const float* heads, u32 inputs, u32 output, u32) {
+    return reinterpret_cast<const float*>(reinterpret_cast<const Head*>(heads) + static_cast<u64>(output) * (inputs / 32));
   }
+  DEV_MEMBER Raw load(const u8* RESTRICT row, const float* RESTRICT heads, u32 group) {
+    return Raw{reinterpret_cast<const Codes*>(row)[group], reinterpret_cast<const Head*>(heads)[group]};
+  }
+};
+struct Bytes32 { u32x4 v[2]; };
+struct FifthBits { u16 d, low, high; };  // 6 bytes
+struct OffsetFifthBits { u32 factors, high; };
+
+// d, 32 signed bytes
+struct Q8_0Format : Parted<Q8_0Format, Bytes32, u16> {
   DEV_MEMBER void part(const Raw& raw, u32, u32 p, float* out) {
-    const float d = half_number(raw.d);
-    UNROLL for (u32 i = 0; i < 8; i++) out[i] = d * signed_byte(raw.q[p / 2].v[p % 2 * 2 + i / 4], i % 4);
+    const float d = half_number(raw.head);
+    UNROLL for (u32 i = 0; i < 8; i++) out[i] = d * signed_byte(raw.q.v[p / 2].v[p % 2 * 2 + i / 4], i % 4);
   }
 };
 
-// d, 16 bytes of codes. CODES turns four codes into four numbers.
-template<class Format> struct Nibbles : Consecutive<Format, 32> {
-  struct Raw { u32x4 q; u32 d; };
-  DEV_MEMBER u64 row_bytes(u32 inputs) { return inputs / 32 * 18ull; }
-  DEV_MEMBER Raw load(const u8* RESTRICT row, const float*, u32 group) {
-    const u8* block = row + group * 18;
-    return Raw{load_by_halves(block + 2), load_half(block)};
-  }
-};
-struct Q4_0Format : Nibbles<Q4_0Format> {
+// d, 16 bytes of codes
+struct Q4_0Format : Parted<Q4_0Format, u32x4, u16> {
   DEV_MEMBER void part(const Raw& raw, u32, u32 p, float* out) {
-    const float d = half_number(raw.d);
+    const float d = half_number(raw.head);
     UNROLL for (u32 i = 0; i < 8; i++)
       out[i] = d * (static_cast<float>(byte_of(nibbles(raw.q, p, i / 4), i % 4)) - 8.f);
   }
 };
-struct Iq4NlFormat : Nibbles<Iq4NlFormat> {
+struct Iq4NlFormat : Parted<Iq4NlFormat, u32x4, u16> {
   DEV_MEMBER void part(const Raw& raw, u32, u32 p, float* out) {
-    const float d = half_number(raw.d);
+    const float d = half_number(raw.head);
     UNROLL for (u32 i = 0; i < 8; i++) out[i] = d * signed_byte(codebook(nibbles(raw.q, p, i / 4)), i % 4);
   }
 };
 
 // d, m, 16 bytes of codes
-struct Q4_1Format : Consecutive<Q4_1Format, 32> {
-  struct Raw { u32x4 q; u32 factors; };
-  DEV_MEMBER u64 row_bytes(u32 inputs) { return inputs / 32 * 20ull; }
-  DEV_MEMBER Raw load(const u8* RESTRICT row, const float*, u32 group) {
-    const u8* block = row + group * 20;
-    return Raw{load_by_words(block + 4), *reinterpret_cast<const u32*>(block)};
-  }
+struct Q4_1Format : Parted<Q4_1Format, u32x4, u32> {
   DEV_MEMBER void part(const Raw& raw, u32, u32 p, float* out) {
-    const float d = half_number(raw.factors), m = half_number(raw.factors >> 16);
+    const float d = half_number(raw.head), m = half_number(raw.head >> 16);
     UNROLL for (u32 i = 0; i < 8; i++)
       out[i] = fma_(d, static_cast<float>(byte_of(nibbles(raw.q, p, i / 4), i % 4)), m);
   }
 };
 
 // d, fifth bits, 16 bytes of codes
-struct Q5_0Format : Consecutive<Q5_0Format, 32> {
+struct Q5_0Format : Parted<Q5_0Format, u32x4, FifthBits> {
+  // In words: an array of six-byte heads stays in scratch (clang 22).
   struct Raw { u32x4 q; u32 d, high; };
-  DEV_MEMBER u64 row_bytes(u32 inputs) { return inputs / 32 * 22ull; }
-  DEV_MEMBER Raw load(const u8* RESTRICT row, const float*, u32 group) {
-    const u8* block = row + group * 22;
-    return Raw{load_by_halves(block + 6), load_half(block), load_half(block + 2) | load_half(block + 4) << 16};
+  DEV_MEMBER Raw load(const u8* RESTRICT row, const float* RESTRICT heads, u32 group) {
+    const FifthBits& head = reinterpret_cast<const FifthBits*>(heads)[group];
+    return Raw{reinterpret_cast<const u32x4*>(row)[group], head.d, head.low | static_cast<u32>(head.high) << 16};
   }
   DEV_MEMBER void part(const Raw& raw, u32, u32 p, float* out) {
     const float d = half_number(raw.d);
@@ -110,18 +106,11 @@ struct Q5_0Format : Consecutive<Q5_0Format, 32> {
 };
 
 // d, m, fifth bits, 16 bytes of codes
-struct Q5_1Format : Consecutive<Q5_1Format, 32> {
-  struct Raw { u32x4 q; u32 factors, high; };
-  DEV_MEMBER u64 row_bytes(u32 inputs) { return inputs / 32 * 24ull; }
-  DEV_MEMBER Raw load(const u8* RESTRICT row, const float*, u32 group) {
-    const u8* block = row + group * 24;
-    const u32* head = reinterpret_cast<const u32*>(block);
-    return Raw{load_by_words(block + 8), head[0], head[1]};
-  }
+struct Q5_1Format : Parted<Q5_1Format, u32x4, OffsetFifthBits> {
   DEV_MEMBER void part(const Raw& raw, u32, u32 p, float* out) {
-    const float d = half_number(raw.factors), m = half_number(raw.factors >> 16);
+    const float d = half_number(raw.head.factors), m = half_number(raw.head.factors >> 16);
     UNROLL for (u32 i = 0; i < 8; i++) {
-      const u32 codes = packed(nibbles(raw.q, p, i / 4) | fifth_bits(raw.high >> (8 * p + i / 4 * 4)));
+      const u32 codes = packed(nibbles(raw.q, p, i / 4) | fifth_bits(raw.head.high >> (8 * p + i / 4 * 4)));
       out[i] = fma_(d, static_cast<float>(byte_of(codes, i % 4)), m);
     }
   }

@@ -53,7 +53,7 @@ template<class Format, class Shape> DEV void gemm(const GemmArgs& a, GemmLds<Sha
     const u32 output = least(output0 + own + THREADS / WINDOW * i, a.outputs - 1);
     row[i] = static_cast<const u8*>(a.w) + row_bytes * output;
     scales[i] = nullptr;
-    if constexpr (Format::SCALED != 0) scales[i] = scale_row(a.scales, a.inputs, output + a.row_offset);
+    if constexpr (Format::SCALED != 0) scales[i] = Format::scale_row(a.scales, a.inputs, output, a.row_offset);
   }
   u32x4 next_x[X_LOADS];
   typename Format::Raw next_w[W_LOADS];

@@ -3,9 +3,10 @@
 #include "abi.h"
 #include "formats.h"
 
-// y[r][n] = sum_k w[n][k] * x[r][k]
+// y[r][n] = sum_k w[n][k] * x[r][k]   for each of several matrices that read the same x
 // w [outputs, inputs], x [rows, inputs], y [rows, outputs]; rows <= ROWS.
-// grid ceil(outputs / (4 * (8 >> split))), block 256; LDS 1 KiB; x aligned to 16, w as its format says (formats*.h).
+// grid the sum over parts of ceil(outputs / (4 * (8 >> split))), block 256; LDS 1 KiB; x aligned to 16, w as its format
+// says (formats*.h).
 // 2^split waves own four outputs: each of their bytes is read once, in 16-byte loads where the format lets them be, and
 // each activation once for all four. Few outputs of many inputs take a large split, so that the device is full.
 // Ordered: a row's sums run over groups lane, lane + 32 * 2^split, …, then across lanes, then across waves, whatever the
@@ -14,25 +15,29 @@
 enum { OUT = 4 };
 struct GemvSums { float v[8][WAVE]; };
 
+DEV GemvPart part_of(const GemvArgs& a) {
+  GemvPart part = a.parts[0];
+  UNROLL for (u32 i = 1; i < GEMV_PARTS; i++)
+    if (i < a.count && bidx() >= a.parts[i].first) part = a.parts[i];
+  return part;
+}
+
 template<class Format, int ROWS> DEV void gemv(const GemvArgs& a, GemvSums& sums) {
   static_assert(ROWS * OUT <= WAVE, "a lane keeps one sum");
-  const u32 waves = 1u << a.split, part_of_row = wave() & (waves - 1);
-  const u32 first = ((bidx() * 8 + wave()) >> a.split) * OUT;
-  const u32 groups = first < a.outputs ? a.inputs / Format::GROUP : 0;
-  const u64 row_bytes = Format::row_bytes(a.inputs);
-  const u8* w = static_cast<const u8*>(a.w);
-  const u8* row[OUT];
-  const u32 last = a.outputs - 1;
-  UNROLL for (u32 o = 0; o < OUT; o++) row[o] = w + row_bytes * (first + o < a.outputs ? first + o : last);
-  // Four outputs from a multiple of four on share their scales.
-  const float* scales = nullptr;
-  if constexpr (Format::SCALED != 0)
-    scales = scale_row(a.scales, a.inputs, (first < a.outputs ? first : last) + a.row_offset);
+  const GemvPart m = part_of(a);
+  const u32 waves = 1u << m.split, part_of_row = wave() & (waves - 1);
+  const u32 first = (((bidx() - m.first) * 8 + wave()) >> m.split) * OUT;
+  const u32 groups = first < m.outputs ? a.inputs / Format::GROUP : 0;
+  WeightRow w[OUT];
+  UNROLL for (u32 o = 0; o < OUT; o++)
+    w[o] = weight_row<Format>(m.w, m.scales, a.inputs, first + o, m.outputs, m.row_offset);
+  // Four outputs from a multiple of four on share the scales of their blocks of 128.
+  if constexpr (Format::SCALED == 1) UNROLL for (u32 o = 1; o < OUT; o++) w[o].scales = w[0].scales;
   float sum[ROWS][OUT];
   UNROLL for (u32 r = 0; r < ROWS; r++) UNROLL for (u32 o = 0; o < OUT; o++) sum[r][o] = 0.f;
-  for (u32 group = part_of_row * WAVE + lane(); group < groups; group += WAVE << a.split) {
+  for (u32 group = part_of_row * WAVE + lane(); group < groups; group += WAVE << m.split) {
     typename Format::Raw raw[OUT];
-    UNROLL for (u32 o = 0; o < OUT; o++) raw[o] = Format::load(row[o], scales, group);
+    UNROLL for (u32 o = 0; o < OUT; o++) raw[o] = Format::load(w[o].bytes, w[o].scales, group);
     UNROLL for (u32 p = 0; p < Format::GROUP / 8; p++) {
       float weights[OUT][8];
       UNROLL for (u32 o = 0; o < OUT; o++) Format::part(raw[o], group, p, weights[o]);
@@ -58,9 +63,9 @@ template<class Format, int ROWS> DEV void gemv(const GemvArgs& a, GemvSums& sums
   sums.v[wave()][lane()] = mine;
   barrier();
   const u32 r = lane() / OUT, output = first + lane() % OUT;
-  if (part_of_row != 0 || r >= ROWS || r >= a.rows || output >= a.outputs) return;
+  if (part_of_row != 0 || r >= ROWS || r >= a.rows || output >= m.outputs) return;
   for (u32 i = 1; i < waves; i++) mine += sums.v[wave() + i][lane()];
-  a.y[static_cast<u64>(r) * a.y_stride + output] = mine;
+  m.y[static_cast<u64>(r) * m.outputs + output] = mine;
 }
 
 #define GEMV(format, Format, ROWS)                      \

@@ -100,8 +100,9 @@ template<class Format, int ROWS> DEV void moe_gate_up(const MoeGateUpArgs& a) {
 
 // y[r][n] = sum_s weights[r][s] * (down_e[n] . hidden[r, s]) + sigmoid(scale[r]) * (down_shared[n] . shared_hidden[r])
 // s in the order of slots, the shared expert last; with `add`, y[r][n] comes first.
-// grid ceil(outputs / 8), block 256: a workgroup 8 outputs; four waves take two outputs each for the even groups, four
-// for the odd ones; LDS 4.3 KiB; hidden aligned to 16.
+// grid ceil(outputs / 8), block 256: a workgroup 8 outputs. One row: a wave takes all of them for an expert, so that few
+// loads wait for another. More rows: four waves take two outputs each for the even groups, four for the odd ones. LDS
+// 4.3 KiB; hidden aligned to 16.
 // Rounding against its oracle, backend/cpu/moe.rs and mixture.rs mix; ordered.
 enum { DOWN_OUTPUTS = 8, MAX_ROWS = 8, MAX_TOP = 16 };
 struct DownLds {
@@ -135,7 +136,31 @@ DEV void down_group(const MoeDownArgs& a, u32 index, u32 group_rows, const float
   });
 }
 
-template<class Format, int ROWS> DEV void moe_down(const MoeDownArgs& a, DownLds& lds) {
+// The experts of the only row, and the shared one behind them.
+template<class Format> DEV void down_one_row(const MoeDownArgs& a, DownLds& lds) {
+  // As many outputs at a time as leave registers for twelve waves.
+  enum : u32 { SIZE = sizeof(typename Format::Raw), TOGETHER = SIZE <= 24 ? 8 : SIZE <= 40 ? 4 : 2 };
+  const u32 all = a.top_k + (a.shared_inner != 0 ? 1 : 0);
+  for (u32 i = wave(); i < all; i += 8) {
+    MoeGroup group = {a.shared, 1, 0, 0};
+    if (i < a.top_k) group = load_uniform(a.groups + i);
+    const MoeExpert expert = load_uniform(a.experts + group.expert);
+    const bool shared = i == a.top_k;
+    const u32 inner = shared ? a.shared_inner : a.inner, slot = group.slots & 15;
+    const float* const x[1] = {shared ? a.shared_hidden : a.hidden + static_cast<u64>(slot) * inner};
+    for (u32 first = 0; first < DOWN_OUTPUTS; first += TOGETHER) {
+      WeightRow w[TOGETHER];
+      UNROLL for (u32 o = 0; o < TOGETHER; o++)
+        w[o] = weight_row<Format>(expert.down, expert.down_scales, inner, bidx() * DOWN_OUTPUTS + first + o, a.outputs, 0);
+      float sum[1][TOGETHER];
+      dots<Format, 1, TOGETHER>(sum, w, x, inner);
+      UNROLL for (u32 o = 0; o < TOGETHER; o++)
+        if (lane() == 0) (shared ? lds.shared[0] : lds.routed[slot])[first + o] = sum[0][o];
+    }
+  }
+}
+
+template<class Format, int ROWS> DEV void down_rows(const MoeDownArgs& a, DownLds& lds) {
   const u32 half = wave() / 4, pairs = a.rows * a.top_k;
   for (u32 i = half; i < pairs; i += 2) {
     const MoeGroup group = load_uniform(a.groups + i);
@@ -147,6 +172,11 @@ template<class Format, int ROWS> DEV void moe_down(const MoeDownArgs& a, DownLds
     down_group<Format, ROWS>(a, a.shared, (1u << a.rows) - 1, a.shared_hidden, a.shared_inner, lds.shared,
                              [](u32 row) { return row; });
   }
+}
+
+template<class Format, int ROWS> DEV void moe_down(const MoeDownArgs& a, DownLds& lds) {
+  if constexpr (ROWS == 1) down_one_row<Format>(a, lds);
+  else down_rows<Format, ROWS>(a, lds);
   barrier();
   const u32 row = tid() / DOWN_OUTPUTS, column = tid() % DOWN_OUTPUTS, output = bidx() * DOWN_OUTPUTS + column;
   if (row >= a.rows || output >= a.outputs) return;

@@ -86,6 +86,35 @@ fn every_state_and_both_ways_to_memory_write_the_cpus_text() {
 }
 
 #[test]
+fn experts_that_do_not_fit_the_device_are_read_from_the_host_and_write_the_same_text() {
+    let standin = Standin::take("fibers");
+    let Some(mut model) = hip(&standin, &options()) else { return };
+    assert_eq!(model.backend().hosted_layers(), 0);
+    let text = |model: &mut Model<Hip>| [40, 7, 60].map(|prompt| greedy(model, &ids(prompt), 12));
+    let expected = text(&mut model);
+    drop(model);
+    let gpu = || Gpu::of(&standin.context(), &Pack::embedded().unwrap()).unwrap();
+    let opened = load::open(&source()).unwrap();
+    let whole = load::hip_plan(&opened, &options(), &gpu()).unwrap();
+    // A byte too little, and as little as the plan can do with.
+    let mut limit = whole.total() - 1;
+    let mut layers = Vec::new();
+    loop {
+        let options = LoadOptions { memory_limit: Some(limit), ..options() };
+        let plan = load::hip_plan(&opened, &options, &gpu()).unwrap();
+        if plan.total() > limit {
+            break;
+        }
+        assert!(plan.to_string().contains("in the host's memory"), "{plan}");
+        let mut model = load::hip(load::open(&source()).unwrap(), gpu(), &options, &mut |_| {}).unwrap();
+        layers.push(model.backend().hosted_layers());
+        assert_eq!(text(&mut model), expected, "{} layers", layers[layers.len() - 1]);
+        limit = plan.total() - 1;
+    }
+    assert!(layers.len() > 1 && layers.is_sorted(), "{layers:?}");
+}
+
+#[test]
 fn dense_attention_reads_what_sparse_attention_selects_from() {
     let standin = Standin::take("fibers");
     let dense = LoadOptions { attention: AttentionMode::Dense, ..options() };

@@ -1,6 +1,6 @@
 //! Products at the released geometry: few rows and many against a projection, the hyper-connections' gated read.
 
-use hipfire::backend::hip::abi::{GemmArgs, GemvArgs, HyperGateArgs};
+use hipfire::backend::hip::abi::{GemmArgs, GemvArgs, GemvPart, HyperGateArgs};
 use hipfire::backend::hip::matrix;
 use hipfire::error::Result;
 use hipfire::weights::Format;
@@ -35,28 +35,40 @@ impl Device<'_> {
         Ok(())
     }
 
+    /// What a matrix keeps beside its rows: scales of FP8, heads of blocks.
+    pub fn beside(&mut self, format: Format, outputs: usize, inputs: usize) -> Result<u64> {
+        match matrix::planes(format) {
+            Some(planes) => self.zeros(outputs * inputs / format.block() * planes.head),
+            None => self.zeros(4 * outputs.div_ceil(128) * inputs.div_ceil(128)),
+        }
+    }
+
     fn gemv(&mut self, format: Format, rows: usize) -> Result<()> {
         let (outputs, inputs) = (WIDE, HIDDEN);
-        let Some(gemv) = matrix::gemv(format, rows, outputs, inputs) else { return Ok(()) };
+        let Some(kernel) = matrix::gemv(format, rows) else { return Ok(()) };
+        let Some((grid, split)) = matrix::gemv_grid(format, outputs, inputs) else { return Ok(()) };
         let weights = outputs * format.row_bytes(inputs);
-        let arguments = GemvArgs {
-            y: self.zeros(4 * rows * outputs)?,
+        let mut arguments = GemvArgs {
             x: self.zeros(4 * rows * inputs)?,
-            w: self.zeros(weights)?,
-            scales: self.zeros(4 * outputs.div_ceil(128) * inputs.div_ceil(128))?,
             rows: rows as u32,
-            outputs: outputs as u32,
             inputs: inputs as u32,
-            y_stride: outputs as u32,
-            row_offset: 0,
-            split: gemv.split,
+            count: 1,
+            ..GemvArgs::default()
+        };
+        arguments.parts[0] = GemvPart {
+            y: self.zeros(4 * rows * outputs)?,
+            w: self.zeros(weights)?,
+            scales: self.beside(format, outputs, inputs)?,
+            outputs: outputs as u32,
+            split,
+            ..GemvPart::default()
         };
         // Four outputs read the activations once, and a group of FP8 its scale.
         let scales = if format == Format::F8E4m3 { outputs / 4 * inputs / 16 * 4 } else { 0 };
         let case = Case {
-            kernel: gemv.kernel,
+            kernel,
             geometry: format!("{rows} x {inputs} by {outputs}"),
-            grid: gemv.grid,
+            grid,
             run: 16,
             unit: "output".into(),
             units: (rows * outputs) as f64,
@@ -75,7 +87,7 @@ impl Device<'_> {
             x: self.zeros(2 * CHUNK * stride)?,
             factors: self.zeros(4 * CHUNK)?,
             w: self.zeros(weights)?,
-            scales: 0,
+            scales: self.beside(format, outputs, inputs)?,
             rows: CHUNK as u32,
             outputs: outputs as u32,
             inputs: inputs as u32,
@@ -105,7 +117,7 @@ impl Device<'_> {
             low: self.zeros(4 * RANK)?,
             raw: self.zeros(4 * STREAMS)?,
             up: self.zeros(weights)?,
-            scales: 0,
+            scales: self.beside(format, WIDE, RANK)?,
             rows: 1,
             streams: STREAMS as u32,
             hidden: HIDDEN as u32,
@@ -114,7 +126,7 @@ impl Device<'_> {
         let case = Case {
             kernel: format!("hyper_gate_{name}_r1"),
             geometry: format!("1 row, {STREAMS} x {HIDDEN}, rank {RANK}"),
-            grid: HIDDEN / 32,
+            grid: HIDDEN / matrix::GATE_COLUMNS,
             run: 8,
             unit: "column".into(),
             units: HIDDEN as f64,

@@ -36,7 +36,9 @@ impl Device<'_> {
             self.zeros(up)?,
             self.zeros(HIDDEN * format.row_bytes(INNER.next_multiple_of(format.block())))?,
         );
-        self.put(&vec![MoeExpert { gate, up, down, ..MoeExpert::zeroed() }; experts])
+        let (inward, outward) = (self.beside(format, INNER, HIDDEN)?, self.beside(format, HIDDEN, INNER)?);
+        let scales = MoeExpert { gate_scales: inward, up_scales: inward, down_scales: outward, ..MoeExpert::zeroed() };
+        self.put(&vec![MoeExpert { gate, up, down, ..scales }; experts])
     }
 
     fn experts_of_one_row(&mut self, format: Format) -> Result<()> {

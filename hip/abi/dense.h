@@ -92,17 +92,24 @@ struct EmbedArgs {
 };
 
 // ---- linear*.hip -----------------------------------------------------------------------------------------------
-struct GemvArgs {
+enum { GEMV_PARTS = 5 };
+struct GemvPart {
   PTR(float)       y;                // [rows, outputs]
-  PTR(const float) x;                // [rows, inputs]
   PTR(const void)  w;                // [outputs, inputs] in the kernel's format
-  PTR(const float) scales;           // of fp8, [ceil((outputs + row_offset) / 128), ceil(inputs / 128)]; else null
-  u32              rows;             // 1 to 8
+  PTR(const float) scales;           // what the format keeps beside the bytes (formats.h), or null; of fp8
+                                     // [ceil((outputs + row_offset) / 128), ceil(inputs / 128)]
   u32              outputs;
-  u32              inputs;           // a multiple of the format's group
-  u32              y_stride;         // elements from one row of y to the next
-  u32              row_offset;       // rows of the first block of scales before row 0 of w, a multiple of 4
+  u32              row_offset;       // of fp8: rows of the first block of scales before row 0 of w, a multiple of 4
   u32              split;            // log2 of the waves that share an output, 0 to 3
+  u32              first;            // the part's first workgroup; ascending, 0 for the first part
+};
+struct GemvArgs {
+  PTR(const float) x;                // [rows, inputs]
+  u32              rows;             // 1 to 8
+  u32              inputs;           // a multiple of the format's group
+  u32              count;            // of parts
+  u32              unused;
+  GemvPart         parts[GEMV_PARTS];
 };
 
 // ---- gemm*.hip -------------------------------------------------------------------------------------------------

@@ -16,6 +16,8 @@ use crate::error::{Error, Result};
 pub enum Place {
     /// In memory, all of it once it was touched.
     Memory,
+    /// In the host's pinned memory, beside a device whose memory the plan is of.
+    Host,
     /// In its file; pages that were read may stay cached, the system takes them back when it needs them.
     File,
 }
@@ -56,6 +58,11 @@ impl Plan {
         self.parts.push(Part { name: name.into(), bytes, place: Place::Memory });
     }
 
+    /// Adds a part that lies in the host's memory and not in the device's.
+    pub fn host(&mut self, name: impl Into<String>, bytes: usize) {
+        self.parts.push(Part { name: name.into(), bytes, place: Place::Host });
+    }
+
     /// Adds a part that stays in its file.
     pub fn file(&mut self, name: impl Into<String>, bytes: usize) {
         self.parts.push(Part { name: name.into(), bytes, place: Place::File });
@@ -90,7 +97,11 @@ impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "memory plan for a context of {} tokens", self.context)?;
         for part in &self.parts {
-            let note = if part.place == Place::File { "  stays in its file" } else { "" };
+            let note = match part.place {
+                Place::Memory => "",
+                Place::Host => "  in the host's memory",
+                Place::File => "  stays in its file",
+            };
             writeln!(f, "  {:<28}{:>12}{note}", part.name, size(part.bytes))?;
         }
         writeln!(f, "  {:<28}{:>12}", "total in memory", size(self.total()))?;

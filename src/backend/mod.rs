@@ -263,6 +263,19 @@ pub trait Backend: Send {
     ) -> Result<()>;
     /// `wide_s += inject_s · y` for every stream s.
     fn hyper_write(&mut self, wide: &mut Self::Buffer, inject: &Self::Buffer, y: &Self::Buffer) -> Result<()>;
+    /// Both in turn, the write of one part of a layer and the read `w` of the next: `inject` is read, then written.
+    fn hyper_turn(
+        &mut self,
+        w: &HyperRead<Self>,
+        rows: usize,
+        wide: &mut Self::Buffer,
+        y: &Self::Buffer,
+        x: &mut Self::Buffer,
+        inject: &mut Self::Buffer,
+    ) -> Result<()> {
+        self.hyper_write(wide, inject, y)?;
+        self.hyper_read(w, rows, wide, x, inject)
+    }
     /// Spec 2.3; `layer` counts GDN layers. Advances the recurrent and convolution state.
     fn gdn(
         &mut self,
@@ -326,6 +339,10 @@ pub trait Backend: Send {
         None
     }
 
+    /// Bytes of a device's own memory that were taken since this backend was made; `None` on the host.
+    fn device_bytes(&self) -> Option<u64> {
+        None
+    }
     /// Starts to time every kernel launch, or ends it; returns what was timed since it started. A backend without
     /// launches has nothing to tell.
     fn profile(&mut self, _on: bool) -> Result<Vec<KernelTime>> {

@@ -399,7 +399,9 @@ pub struct BenchArgs {
     #[arg(short = 'r', long, default_value = "5", value_name = "N", value_parser = values::positive_size)]
     pub repetitions: usize,
     /// Time every kernel launch of the tests instead; on a GPU
-    #[arg(long, conflicts_with = "cells")]
+    #[arg(long, conflicts_with = "cells", value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1,
+        require_equals = true, default_missing_value = "true", default_value = "false", hide_default_value = true,
+        hide_possible_values = true, value_parser = BoolishValueParser::new())]
     pub profile: bool,
     /// The long-context protocol instead: cold prompts of these lengths, an answer each
     #[arg(long, value_name = "N,…", value_parser = values::counts)]
@@ -413,6 +415,9 @@ pub struct BenchArgs {
     /// The most tokens of a cell's answer
     #[arg(long, default_value = "1024", value_name = "N", value_parser = values::positive_size)]
     pub cell_answer: usize,
+    /// Drafts in the long-context protocol; none without --mtp
+    #[command(flatten)]
+    pub speculation: SpeculationArgs,
     /// How the table is printed
     #[arg(short = 'o', long, value_enum, default_value_t = BenchFormat::Md, value_name = "FORMAT")]
     pub output: BenchFormat,

@@ -17,7 +17,12 @@ use crate::error::{Error, Result};
 
 /// Measures and prints.
 pub fn bench(args: &BenchArgs, ui: &Ui) -> Result<(), Failure> {
-    let load = args.model.load_options(SpeculationOptions::off());
+    // Drafts belong to the long-context protocol, and only where they are asked for: a step's own speed is measured first.
+    let speculation = match args.cells.is_some() && args.speculation.mtp.is_some() {
+        true => args.speculation.options(),
+        false => SpeculationOptions::off(),
+    };
+    let load = args.model.load_options(speculation);
     let mut bench =
         ui.with_bar("loading the model", |progress| Bench::open(&load, args.synthetic.as_deref(), progress))?;
     let setting = bench.setting.clone();
@@ -35,6 +40,7 @@ pub fn bench(args: &BenchArgs, ui: &Ui) -> Result<(), Failure> {
                 windows: args.windows,
                 seeds: args.seeds.0.iter().map(|&seed| seed as u64).collect(),
                 answer: args.cell_answer,
+                speculation: bench.speculation,
             };
             table.start(CELLS)?;
             let mut failed = Ok(());
@@ -82,8 +88,11 @@ const CELLS: &[&str] = &[
     "first token s",
     "wall s",
     "tokens",
+    "text",
+    "tokens a round",
     "context MiB",
-    "peak MiB",
+    "device MiB",
+    "host peak MiB",
 ];
 
 fn test(row: &BenchRow) -> Vec<String> {
@@ -115,7 +124,10 @@ fn cell(row: &CellRow) -> Vec<String> {
         format!("{:.2}", row.first_token),
         format!("{:.2}", row.wall),
         row.tokens.to_string(),
+        row.text.clone(),
+        format!("{:.2}", row.tokens_a_round),
         mib(row.committed),
+        mib(row.device_bytes),
         mib(row.peak),
     ]
 }
@@ -130,14 +142,14 @@ struct Table<'a> {
 
 impl Table<'_> {
     fn start(&mut self, columns: &[&str]) -> Result<()> {
-        let BenchSetting { model, model_hash, weights, placement, prefill_chunk, context, version, date } =
+        let BenchSetting { model, model_hash, weights, placement, planned, prefill_chunk, context, version, date } =
             self.setting;
         match self.format {
             BenchFormat::Md => {
-                let gib = *weights as f64 / (1u64 << 30) as f64;
+                let [gib, planned] = [*weights, *planned].map(|bytes| bytes as f64 / (1u64 << 30) as f64);
                 let text = format!(
                     "{model} ({model_hash}), {gib:.2} GiB of weights on {} ({}){}; prefill chunks of {prefill_chunk}, context \
-                     of {context}; hipfire {version}, {date}\n\n| {} |\n|{}\n",
+                     of {context}, {planned:.2} GiB planned; hipfire {version}, {date}\n\n| {} |\n|{}\n",
                     placement.device,
                     placement.arch,
                     if placement.driver.is_empty() { String::new() } else { format!(", driver {}", placement.driver) },

@@ -221,7 +221,8 @@ impl PinnedMemory {
         self.bytes == 0
     }
 
-    fn address(&self) -> u64 {
+    /// Where kernels read it: HIP maps what it allocates on the host at the same addresses for the device.
+    pub fn address(&self) -> u64 {
         self.address.as_ptr().expose_provenance() as u64
     }
 

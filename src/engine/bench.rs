@@ -8,12 +8,15 @@
 use std::time::Instant;
 
 use serde::Serialize;
+use sha2::{Digest, Sha256};
 
 pub use crate::backend::KernelTime;
 
 use super::build::{self, Built, Placement};
 use super::load::{LoadOptions, open_source};
 use super::logits::largest;
+use super::sampler::{Sampler, SamplingParams};
+use super::speculate::{self, Clock, Lane, MAX_DRAFTS, Speculation, Speculator};
 use crate::error::{Error, Result};
 use crate::model::{Feed, LanguageModel};
 use crate::state::Sequence;
@@ -50,6 +53,8 @@ pub struct CellOptions {
     pub seeds: Vec<u64>,
     /// The most tokens of an answer.
     pub answer: usize,
+    /// How drafts are made and judged.
+    pub speculation: Speculation,
 }
 
 /// What ran.
@@ -64,6 +69,8 @@ pub struct BenchSetting {
     /// Where it ran.
     #[serde(flatten)]
     pub placement: Placement,
+    /// Bytes that the memory plan counted.
+    pub planned: u64,
     /// Rows of a prefill chunk.
     pub prefill_chunk: usize,
     /// Tokens that the context holds.
@@ -110,8 +117,14 @@ pub struct CellRow {
     pub wall: f64,
     /// Answer tokens.
     pub tokens: usize,
+    /// Hash of the answer's ids: the same for the same text.
+    pub text: String,
+    /// Tokens that a round of drafts gave; 0 without any.
+    pub tokens_a_round: f64,
     /// Bytes of context memory committed at the end.
     pub committed: u64,
+    /// Bytes of the device's memory taken at the end; nothing is given back before. 0 on the host.
+    pub device_bytes: u64,
     /// The most bytes that the process had resident on the host.
     pub peak: u64,
 }
@@ -120,6 +133,8 @@ pub struct CellRow {
 pub struct Bench {
     built: Built,
     chunk: usize,
+    /// How the model drafts.
+    pub speculation: Speculation,
     /// What runs.
     pub setting: BenchSetting,
 }
@@ -157,12 +172,13 @@ impl Bench {
             model_hash,
             weights: (built.memory)().weights,
             placement: built.receipt.placement.clone(),
+            planned: built.planned,
             prefill_chunk: built.model.max_rows(),
             context: built.model.max_sequence(),
             version: env!("CARGO_PKG_VERSION"),
             date: super::now(),
         };
-        Ok(Bench { chunk: built.model.max_rows(), built, setting })
+        Ok(Bench { chunk: built.model.max_rows(), speculation: built.speculation, built, setting })
     }
 
     /// Runs every test; `row` hears of each as it ends.
@@ -260,11 +276,14 @@ impl Bench {
                         first_token: 0.0,
                         wall: 0.0,
                         tokens: 0,
+                        text: String::new(),
+                        tokens_a_round: 0.0,
                         committed: 0,
+                        device_bytes: 0,
                         peak: 0,
                     };
                     let started = Instant::now();
-                    match answer(model, &mut sequence, &ids, chunk, options.answer, started, &mut result) {
+                    match answer(model, &mut sequence, &ids, chunk, options, started, &mut result) {
                         Ok(()) => {}
                         Err(error @ (Error::ContextLength { .. } | Error::InsufficientMemory(_))) => {
                             result.status = error.to_string();
@@ -274,6 +293,7 @@ impl Bench {
                     result.wall = started.elapsed().as_secs_f64();
                     let memory = (self.built.memory)();
                     (result.committed, result.peak) = (memory.committed, memory.peak_resident);
+                    result.device_bytes = model.device_bytes().unwrap_or(0);
                     row(&result);
                     rows.push(result);
                 }
@@ -288,22 +308,50 @@ fn answer(
     sequence: &mut Sequence,
     ids: &[u32],
     chunk: usize,
-    most: usize,
+    options: &CellOptions,
     started: Instant,
     result: &mut CellRow,
 ) -> Result<()> {
-    let mut next = feed(model, sequence, ids, chunk)?;
+    let first = feed(model, sequence, ids, chunk)?;
     result.first_token = started.elapsed().as_secs_f64();
     result.prefill = ids.len() as f64 / result.first_token;
     result.tokens = 1;
+    let most = options.answer.min(model.max_sequence() - sequence.len());
+    let vocab = model.shape().vocab;
+    let (mut sampler, mut next) = (Sampler::new(SamplingParams::default(), ids), first);
+    let mut speculator = Speculator::of(options.speculation, model);
+    let mut text = Sha256::new_with_prefix(first.to_le_bytes());
+    let (mut step, rows): (Vec<u32>, Vec<usize>) = (Vec::new(), (0..=MAX_DRAFTS).collect());
     let decoding = Instant::now();
-    let room = model.max_sequence() - sequence.len();
-    while result.tokens < most.min(room) {
-        model.forward(&mut [Feed { sequence, ids: &[next] }])?;
-        next = best(model.logits(&[0])?);
-        result.tokens += 1;
+    while result.tokens < most {
+        let depth = speculator.depth(most - result.tokens - 1);
+        let mut clock = Clock::start();
+        if depth > 0 {
+            let (sampler, speculator) = (&mut sampler, &mut speculator);
+            speculate::draft(model, &mut [Lane { sequence: &mut *sequence, speculator, sampler, next, depth }])?;
+        }
+        let drafting = clock.lap();
+        step.clear();
+        step.push(next);
+        step.extend_from_slice(speculator.drafts());
+        model.forward(&mut [Feed { sequence: &mut *sequence, ids: &step }])?;
+        let logits = model.logits(&rows[..step.len()])?;
+        let verifying = clock.lap();
+        for logits in logits.chunks_exact(vocab) {
+            let judged = speculator.judge(&mut sampler, logits)?;
+            next = judged.id;
+            text.update(next.to_le_bytes());
+            result.tokens += 1;
+            if !judged.goes_on {
+                break;
+            }
+        }
+        sequence.rewind(speculator.rejected())?;
+        speculator.end([drafting, verifying, clock.lap()], true);
         result.decode = (result.tokens - 1) as f64 / decoding.elapsed().as_secs_f64();
     }
+    result.text = format!("{:x}", text.finalize())[..16].to_string();
+    result.tokens_a_round = speculator.receipts().tokens_a_round();
     Ok(())
 }
 

@@ -98,6 +98,8 @@ pub struct Built {
     pub receipt: Receipt,
     /// How it drafts.
     pub speculation: Speculation,
+    /// Bytes that the memory plan counted.
+    pub planned: u64,
 }
 
 /// Says what a model holds now; any thread may ask.
@@ -110,7 +112,7 @@ pub fn plan(source: &Source, options: &LoadOptions) -> Result<Plan> {
     let (options, _) = translate(Some(source), &opened.shape, options, &chosen)?;
     match chosen {
         Chosen::Cpu => load::plan(&opened, &options),
-        Chosen::Gpu(gpu) => load::hip_plan(&opened, &options, gpu.arch()),
+        Chosen::Gpu(gpu) => load::hip_plan(&opened, &options, &gpu),
     }
 }
 
@@ -131,6 +133,11 @@ pub fn run(
     let (translated, speculation) = translate(source, &opened.shape, options, &chosen)?;
     let key = options.session_dir.is_some().then(|| Sha256::new().chain_update(opened.checkpoint.fingerprint()));
     let shape = format!("{:?}", opened.shape);
+    let planned = match &chosen {
+        Chosen::Cpu => load::plan(&opened, &translated)?,
+        Chosen::Gpu(gpu) => load::hip_plan(&opened, &translated, gpu)?,
+    };
+    let planned = planned.total() as u64;
     let (model, arena, kv_mode, placement): (Box<dyn LanguageModel>, Arena, KvMode, Placement) = match chosen {
         Chosen::Cpu => {
             let model = load::cpu(opened, &translated, progress)?;
@@ -169,7 +176,7 @@ pub fn run(
             peak_resident: proc_kib("/proc/self/status", "VmHWM:").unwrap_or_default() * 1024,
         }
     };
-    Ok(Built { model, memory: Arc::new(memory), identity: identity.unwrap_or_default(), receipt, speculation })
+    Ok(Built { model, memory: Arc::new(memory), identity: identity.unwrap_or_default(), receipt, speculation, planned })
 }
 
 /// Threads to compute with: the user's choice, or one a core.

@@ -265,6 +265,9 @@ impl<B: Backend> LanguageModel for Model<B> {
         self.read_logits(rows, Stream::Trunk, vocab)
     }
 
+    fn device_bytes(&self) -> Option<u64> {
+        self.backend.device_bytes()
+    }
     fn profile(&mut self, on: bool) -> Result<Vec<KernelTime>> {
         self.backend.profile(on)
     }
@@ -310,13 +313,16 @@ fn layers<B: Backend>(
     backend.enter(format_args!("trunk"));
     backend.observe("embed", &b.wide, count, d);
     let (mut gdn, mut cache, mut ple) = (0, 0, 0);
+    let mut read = false;
     for (i, layer) in weights.layers.iter().enumerate() {
         backend.enter(format_args!("layer{i}"));
         if let Some(injection) = &layer.ple {
             backend.ple(&injection.ple, ple, &b.ngram[ple], sequences, &mut b.wide)?;
             ple += 1;
         }
-        backend.hyper_read(&layer.mixer_hyper, count, &b.wide, &mut b.x, &mut b.inject)?;
+        if !read {
+            backend.hyper_read(&layer.mixer_hyper, count, &b.wide, &mut b.x, &mut b.inject)?;
+        }
         backend.observe("attn_hc.0", &b.x, count, hidden);
         backend.observe("attn_hc.1", &b.wide, count, d);
         backend.observe("attn_hc.2", &b.inject, count, shape.hyper.streams);
@@ -332,7 +338,10 @@ fn layers<B: Backend>(
                 cache += 1;
             }
         }
-        experts(backend, layer, count, shape, b, Stream::Trunk)?;
+        // An injection changes the streams between the layers.
+        let next = weights.layers.get(i + 1).filter(|next| next.ple.is_none());
+        experts(backend, layer, next.map(|next| &next.mixer_hyper), count, shape, b, Stream::Trunk)?;
+        read = next.is_some();
         backend.observe("out", &b.wide, count, d);
     }
     Ok(())
@@ -351,10 +360,11 @@ fn qsa<B: Backend>(
     backend.qsa_attend(w, cache, sequences, &mut b.y)
 }
 
-/// Writes the mixer's result back, then reads for, runs and writes back the experts.
+/// Writes the mixer's result back, then reads for, runs and writes back the experts, and reads for what comes `next`.
 fn experts<B: Backend>(
     backend: &mut B,
     layer: &Layer<B>,
+    next: Option<&HyperRead<B>>,
     count: usize,
     shape: &Shape,
     b: &mut Buffers<B>,
@@ -364,14 +374,16 @@ fn experts<B: Backend>(
         (Stream::Mtp, Some(wide)) => wide,
         _ => &mut b.wide,
     };
-    backend.hyper_write(wide, &b.inject, &b.y)?;
-    backend.hyper_read(&layer.moe_hyper, count, wide, &mut b.x, &mut b.inject)?;
+    backend.hyper_turn(&layer.moe_hyper, count, wide, &b.y, &mut b.x, &mut b.inject)?;
     backend.observe("mlp_hc.0", &b.x, count, shape.hidden);
     backend.observe("mlp_hc.1", wide, count, shape.wide());
     backend.observe("mlp_hc.2", &b.inject, count, shape.hyper.streams);
     backend.moe(&layer.moe, &b.x, &mut b.y)?;
     backend.observe("moe", &b.y, count, shape.hidden);
-    backend.hyper_write(wide, &b.inject, &b.y)
+    match next {
+        Some(next) => backend.hyper_turn(next, count, wide, &b.y, &mut b.x, &mut b.inject),
+        None => backend.hyper_write(wide, &b.inject, &b.y),
+    }
 }
 
 /// Positions of a feed's rows.

@@ -13,8 +13,8 @@ pub use crate::arena::plan::Plan;
 use crate::arena::{Arena, vmm};
 use crate::backend::BackendOptions;
 use crate::backend::cpu::Cpu;
-use crate::backend::hip::options::{HipOptions, auto_kv_mode};
-use crate::backend::hip::{Gpu, Hip};
+use crate::backend::hip::options::{HipOptions, HostLayers, auto_kv_mode};
+use crate::backend::hip::{ALIGN, Gpu, Hip, SLOTS};
 use crate::config::{AttentionMode, KvBackend, KvMode, RopePrecision, Shape};
 use crate::error::{Error, Result};
 use crate::state::StateLayout;
@@ -127,7 +127,7 @@ impl Opened {
     /// `Model`, if the names are of another architecture.
     pub fn bytes(&self) -> Result<u64> {
         let sizes = self.parameters()?.sizes();
-        Ok((sizes.dense + sizes.experts + sizes.mtp + sizes.table) as u64)
+        Ok((sizes.dense + sizes.experts.iter().sum::<usize>() + sizes.mtp + sizes.table) as u64)
     }
 
     /// Hash of the tensors' names, shapes, types and beginnings.
@@ -195,13 +195,19 @@ pub fn hip(opened: Opened, gpu: Gpu, options: &LoadOptions, progress: &mut dyn F
     let free = gpu.context().memory_info()?.free;
     let options =
         &LoadOptions { memory_limit: Some(options.memory_limit.unwrap_or(free).min(free)), ..options.clone() };
-    let arch = gpu.arch().to_string();
-    let plan = |opened: &Opened, options: &LoadOptions| hip_plan(opened, options, &arch);
-    plan(&opened, options)?.check(|limit| largest_context(&opened, options, limit, &plan))?;
+    let (arch, integrated) = (gpu.arch().to_string(), gpu.context().properties().integrated);
+    let (plan, host_layers) = place(&opened, options, &arch, integrated)?;
+    plan.check(|limit| {
+        let plan = |opened: &Opened, options: &LoadOptions| Ok(place(opened, options, &arch, integrated)?.0);
+        largest_context(&opened, options, limit, &plan)
+    })?;
+    if let Some(layers) = host_layers {
+        info!("the experts of {} of {} layers stay in the host's memory", layers.count, layers.of);
+    }
     let options = &gpu_defaults(options, &arch);
     let shape = opened.shape.clone();
     let layout = state_layout(&shape, options)?;
-    let hip_options = hip_options(&layout, options);
+    let hip_options = hip_options(&layout, options, host_layers);
     let arena = vmm::open(
         gpu.context(),
         gpu.canary()?,
@@ -220,7 +226,7 @@ fn gpu_defaults(options: &LoadOptions, arch: &str) -> LoadOptions {
     LoadOptions { kv_mode: Some(options.kv_mode.unwrap_or_else(|| auto_kv_mode(arch))), ..options.clone() }
 }
 
-fn hip_options(layout: &StateLayout, options: &LoadOptions) -> HipOptions {
+fn hip_options(layout: &StateLayout, options: &LoadOptions, host_layers: Option<HostLayers>) -> HipOptions {
     HipOptions {
         max_rows: options.max_rows.clamp(1, layout.max_sequence),
         max_sequence: layout.max_sequence,
@@ -229,23 +235,62 @@ fn hip_options(layout: &StateLayout, options: &LoadOptions) -> HipOptions {
         rope: options.rope,
         kv_mode: layout.kv.mode(),
         gather: options.gather,
+        host_layers,
     }
 }
 
-/// What a run of a model would take of a GPU of architecture `arch`.
+/// What a run of a model would take of a GPU: with a limit that not everything keeps, the experts of as few layers as
+/// that takes lie in the host's memory. An integrated GPU has no other memory than the host's.
 ///
 /// # Errors
 /// `Invalid`, for options that do not fit the model.
-pub fn hip_plan(opened: &Opened, options: &LoadOptions, arch: &str) -> Result<Plan> {
+pub fn hip_plan(opened: &Opened, options: &LoadOptions, gpu: &Gpu) -> Result<Plan> {
+    Ok(place(opened, options, gpu.arch(), gpu.context().properties().integrated)?.0)
+}
+
+fn place(opened: &Opened, options: &LoadOptions, arch: &str, integrated: bool) -> Result<(Plan, Option<HostLayers>)> {
+    let experts = opened.parameters()?.sizes().experts;
+    let largest = experts.iter().copied().max().unwrap_or(0).next_multiple_of(ALIGN);
+    // Room for the alignment of every part of a layer.
+    let slot_bytes = largest + opened.shape.moe.experts * 6 * ALIGN;
+    let with = |count: usize| HostLayers { count, of: experts.len(), slot_bytes };
+    let all = plan_of(opened, options, arch, None)?;
+    let fits = |plan: &Plan| options.memory_limit.is_none_or(|limit| plan.total() <= limit);
+    if fits(&all) || integrated {
+        return Ok((all, None));
+    }
+    for count in 1..=experts.len() {
+        let layers = with(count);
+        let plan = plan_of(opened, options, arch, Some((layers, &experts)))?;
+        if fits(&plan) {
+            return Ok((plan, Some(layers)));
+        }
+    }
+    // Nothing fits: what is missing is said of the plan that takes the least.
+    let layers = with(experts.len());
+    let least = plan_of(opened, options, arch, Some((layers, &experts)))?;
+    Ok(if least.total() < all.total() { (least, Some(layers)) } else { (all, None) })
+}
+
+fn plan_of(opened: &Opened, options: &LoadOptions, arch: &str, hosted: Option<(HostLayers, &[usize])>) -> Result<Plan> {
     let shape = &opened.shape;
     let options = &gpu_defaults(options, arch);
     let layout = state_layout(shape, options)?;
-    let hip = hip_options(&layout, options);
+    let hip = hip_options(&layout, options, hosted.map(|(layers, _)| layers));
     let mut plan = Plan::new(layout.max_sequence, options.memory_limit);
-    let weights = plan_weights(&mut plan, opened, options)?;
+    let on_host = hosted.map_or(0, |(layers, experts)| {
+        experts.iter().enumerate().filter(|&(layer, _)| layers.contains(layer)).map(|(_, bytes)| bytes).sum()
+    });
+    let weights = plan_weights(&mut plan, opened, options, on_host)?;
+    if let Some((layers, _)) = hosted {
+        plan.memory("experts on their way", SLOTS * layers.slot_bytes);
+    }
     plan_state(&mut plan, &layout, options);
     plan.memory("activations", Model::<Hip>::buffer_bytes(shape, hip.max_rows, options.mtp));
     plan.memory("operation scratch", Hip::scratch_bytes(shape, &hip));
+    if let Some((layers, _)) = hosted {
+        plan.host(format!("experts of {} of {} layers", layers.count, layers.of), on_host);
+    }
     plan.file("n-gram table", weights.table);
     Ok(plan)
 }
@@ -259,7 +304,7 @@ pub fn plan(opened: &Opened, options: &LoadOptions) -> Result<Plan> {
     let layout = state_layout(shape, options)?;
     let backend = backend_options(&layout, options);
     let mut plan = Plan::new(layout.max_sequence, options.memory_limit);
-    let weights = plan_weights(&mut plan, opened, options)?;
+    let weights = plan_weights(&mut plan, opened, options, 0)?;
     plan.memory("n-gram rows in memory", weights.table.min(ngram::RESIDENT_BYTES));
     plan_state(&mut plan, &layout, options);
     plan.memory("activations", Model::<Cpu>::buffer_bytes(shape, backend.max_rows, options.mtp));
@@ -280,10 +325,11 @@ fn plan_state(plan: &mut Plan, layout: &StateLayout, options: &LoadOptions) {
     }
 }
 
-fn plan_weights(plan: &mut Plan, opened: &Opened, options: &LoadOptions) -> Result<Sizes> {
+/// `elsewhere` bytes of the experts are planned apart.
+fn plan_weights(plan: &mut Plan, opened: &Opened, options: &LoadOptions, elsewhere: usize) -> Result<Sizes> {
     let weights = opened.parameters()?.sizes();
     plan.memory("dense weights", weights.dense);
-    plan.memory("routed experts", weights.experts);
+    plan.memory("routed experts", weights.experts.iter().sum::<usize>() - elsewhere);
     if options.mtp && weights.mtp > 0 {
         plan.memory("MTP head", weights.mtp);
     }

@@ -56,6 +56,10 @@ pub trait LanguageModel: Send {
     /// A NaN is an error that names the position.
     fn logits(&mut self, rows: &[usize]) -> Result<&[f32]>;
 
+    /// Bytes of a device's own memory that the model takes now; `None` on the host.
+    fn device_bytes(&self) -> Option<u64> {
+        None
+    }
     /// Starts to time every kernel launch, or ends it; returns what was timed since it started.
     fn profile(&mut self, _on: bool) -> Result<Vec<KernelTime>> {
         Ok(Vec::new())

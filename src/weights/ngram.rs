@@ -8,6 +8,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use half::bf16;
+use rayon::prelude::*;
 
 use super::format::E4M3;
 use super::{Bytes, Checkpoint, Format, Tensor};
@@ -19,6 +20,9 @@ const FAULT_BYTES: usize = 64 << 10;
 /// Bytes of the table's mapping that may be resident before all are released. The page cache keeps what it likes, so a
 /// row that comes back costs a minor fault.
 pub const RESIDENT_BYTES: usize = 256 << 20;
+
+/// From this many rows on, threads share a call: a chunk of a GPU's prompt, which waits for them.
+const SHARED_ROWS: usize = 16 << 10;
 
 /// The table of one PLE layer.
 pub struct NgramTable {
@@ -142,11 +146,15 @@ impl NgramTable {
         }
         // In parts: the bound holds for one huge call too, and a part's reads overlap on the disk.
         let part = (self.limit / FAULT_BYTES).clamp(1, 4096);
+        let shared = rows.len() >= SHARED_ROWS;
         for (rows, out) in rows.chunks(part).zip(out.chunks_mut((part * self.row_dim).max(1))) {
             self.make_room(rows.len());
             self.prefetch(rows)?;
-            for (&row, out) in rows.iter().zip(out.chunks_mut(self.row_dim.max(1))) {
-                self.decode(self.stored_row(row)?, out);
+            let read = |(&row, out): (&u64, &mut [f32])| Ok::<_, Error>(self.decode(self.stored_row(row)?, out));
+            let width = self.row_dim.max(1);
+            match shared {
+                true => rows.par_iter().zip(out.par_chunks_mut(width)).try_for_each(read)?,
+                false => rows.iter().zip(out.chunks_mut(width)).try_for_each(read)?,
             }
         }
         Ok(())

@@ -204,32 +204,47 @@ const _: () = {
 };
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable)]
-pub struct GemvArgs {
+pub struct GemvPart {
     pub y: u64_,
-    pub x: u64_,
     pub w: u64_,
     pub scales: u64_,
-    pub rows: u32_,
     pub outputs: u32_,
-    pub inputs: u32_,
-    pub y_stride: u32_,
     pub row_offset: u32_,
     pub split: u32_,
+    pub first: u32_,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of GemvArgs"][::core::mem::size_of::<GemvArgs>() - 56usize];
+    ["Size of GemvPart"][::core::mem::size_of::<GemvPart>() - 40usize];
+    ["Alignment of GemvPart"][::core::mem::align_of::<GemvPart>() - 8usize];
+    ["Offset of field: GemvPart::y"][::core::mem::offset_of!(GemvPart, y) - 0usize];
+    ["Offset of field: GemvPart::w"][::core::mem::offset_of!(GemvPart, w) - 8usize];
+    ["Offset of field: GemvPart::scales"][::core::mem::offset_of!(GemvPart, scales) - 16usize];
+    ["Offset of field: GemvPart::outputs"][::core::mem::offset_of!(GemvPart, outputs) - 24usize];
+    ["Offset of field: GemvPart::row_offset"][::core::mem::offset_of!(GemvPart, row_offset) - 28usize];
+    ["Offset of field: GemvPart::split"][::core::mem::offset_of!(GemvPart, split) - 32usize];
+    ["Offset of field: GemvPart::first"][::core::mem::offset_of!(GemvPart, first) - 36usize];
+};
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable)]
+pub struct GemvArgs {
+    pub x: u64_,
+    pub rows: u32_,
+    pub inputs: u32_,
+    pub count: u32_,
+    pub unused: u32_,
+    pub parts: [GemvPart; 5usize],
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of GemvArgs"][::core::mem::size_of::<GemvArgs>() - 224usize];
     ["Alignment of GemvArgs"][::core::mem::align_of::<GemvArgs>() - 8usize];
-    ["Offset of field: GemvArgs::y"][::core::mem::offset_of!(GemvArgs, y) - 0usize];
-    ["Offset of field: GemvArgs::x"][::core::mem::offset_of!(GemvArgs, x) - 8usize];
-    ["Offset of field: GemvArgs::w"][::core::mem::offset_of!(GemvArgs, w) - 16usize];
-    ["Offset of field: GemvArgs::scales"][::core::mem::offset_of!(GemvArgs, scales) - 24usize];
-    ["Offset of field: GemvArgs::rows"][::core::mem::offset_of!(GemvArgs, rows) - 32usize];
-    ["Offset of field: GemvArgs::outputs"][::core::mem::offset_of!(GemvArgs, outputs) - 36usize];
-    ["Offset of field: GemvArgs::inputs"][::core::mem::offset_of!(GemvArgs, inputs) - 40usize];
-    ["Offset of field: GemvArgs::y_stride"][::core::mem::offset_of!(GemvArgs, y_stride) - 44usize];
-    ["Offset of field: GemvArgs::row_offset"][::core::mem::offset_of!(GemvArgs, row_offset) - 48usize];
-    ["Offset of field: GemvArgs::split"][::core::mem::offset_of!(GemvArgs, split) - 52usize];
+    ["Offset of field: GemvArgs::x"][::core::mem::offset_of!(GemvArgs, x) - 0usize];
+    ["Offset of field: GemvArgs::rows"][::core::mem::offset_of!(GemvArgs, rows) - 8usize];
+    ["Offset of field: GemvArgs::inputs"][::core::mem::offset_of!(GemvArgs, inputs) - 12usize];
+    ["Offset of field: GemvArgs::count"][::core::mem::offset_of!(GemvArgs, count) - 16usize];
+    ["Offset of field: GemvArgs::unused"][::core::mem::offset_of!(GemvArgs, unused) - 20usize];
+    ["Offset of field: GemvArgs::parts"][::core::mem::offset_of!(GemvArgs, parts) - 24usize];
 };
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable)]

@@ -7,10 +7,10 @@
 
 use super::Hip;
 use super::abi::{
-    CopyRowsArgs, EmbedArgs, GemmArgs, GemmRowsArgs, GemvArgs, GroupedNormArgs, HiddenArgs, HyperGateArgs,
+    CopyRowsArgs, EmbedArgs, GemmArgs, GemmRowsArgs, GemvArgs, GemvPart, GroupedNormArgs, HiddenArgs, HyperGateArgs,
     HyperLowArgs, HyperMixArgs, HyperWriteArgs, StreamAddArgs,
 };
-use super::matrix::{self, GEMV_ROWS};
+use super::matrix::{self, GEMV_ROWS, Strided};
 use super::memory::{Buffer, Cutter};
 use crate::backend::{HyperRead, MtpFuse};
 use crate::config::Shape;
@@ -29,7 +29,7 @@ pub struct Matrix {
     pub cols: usize,
     /// Device address of the rows.
     pub address: u64,
-    /// Device address of the block scales, or 0.
+    /// Device address of what the format keeps beside the rows (hip/formats.h), or 0.
     pub scales: u64,
     /// Rows of the first block of scales before row 0.
     pub row_offset: u32,
@@ -49,6 +49,23 @@ pub fn check(matrix: &weights::Matrix) -> Result<()> {
         ))),
         Some(_) => Ok(()),
     }
+}
+
+/// What the device keeps of a matrix: its rows, and what its format has beside them.
+pub fn parts(matrix: &weights::Matrix) -> (Strided<'_>, Option<Strided<'_>>) {
+    match (matrix::planes(matrix.format), &matrix.scales) {
+        (Some(planes), _) => (planes.codes(&matrix.data), Some(planes.heads(&matrix.data))),
+        (None, scales) => {
+            let beside = scales.as_ref().map(|scales| Strided::whole(bytemuck::cast_slice(&scales.values)));
+            (Strided::whole(&matrix.data), beside)
+        }
+    }
+}
+
+/// A matrix whose parts lie at these addresses.
+pub fn described(matrix: &weights::Matrix, address: u64, scales: u64) -> Matrix {
+    let row_offset = matrix.scales.as_ref().map_or(0, |scales| scales.row_offset as u32);
+    Matrix { format: matrix.format, rows: matrix.rows, cols: matrix.cols, address, scales, row_offset }
 }
 
 /// Scratch of products: the activations that a matrix product reads.
@@ -110,12 +127,10 @@ impl Hip {
     /// Brings a matrix to the device.
     pub(super) fn store(&mut self, matrix: &weights::Matrix) -> Result<Matrix> {
         check(matrix)?;
-        let address = self.loader.store(&matrix.data)?;
-        let (scales, row_offset) = match &matrix.scales {
-            None => (0, 0),
-            Some(scales) => (self.loader.store(bytemuck::cast_slice(&scales.values))?, scales.row_offset as u32),
-        };
-        Ok(Matrix { format: matrix.format, rows: matrix.rows, cols: matrix.cols, address, scales, row_offset })
+        let (rows, beside) = parts(matrix);
+        let address = self.loader.gather(&rows)?;
+        let scales = beside.map_or(Ok(0), |beside| self.loader.gather(&beside))?;
+        Ok(described(matrix, address, scales))
     }
 
     /// `y = x · wᵀ` for every matrix of the list: x `[rows, inputs]`, y `[rows, outputs]`.
@@ -124,12 +139,21 @@ impl Hip {
         let inputs = *inputs;
         if rows > GEMV_ROWS {
             self.halve(x, rows, inputs)?;
+            return list.iter().try_for_each(|(w, y)| self.gemm(w, rows, *y));
         }
-        for (w, y) in list {
-            match rows > GEMV_ROWS {
-                true => self.gemm(w, rows, *y)?,
-                false => self.gemv(w, x, rows, *y)?,
-            }
+        // Matrices of a format go in one launch.
+        let mut rest = list.to_vec();
+        while let Some(&(first, _)) = rest.first() {
+            let format = first.format;
+            let mut together = Vec::with_capacity(rest.len());
+            rest.retain(|&part| {
+                let taken = part.0.format == format && together.len() < matrix::GEMV_PARTS;
+                if taken {
+                    together.push(part);
+                }
+                !taken
+            });
+            self.gemv(&together, x, rows)?;
         }
         Ok(())
     }
@@ -163,21 +187,27 @@ impl Hip {
         self.launch(&choice.kernel, choice.grid, &arguments)
     }
 
-    fn gemv(&self, w: &Matrix, x: u64, rows: usize, y: u64) -> Result<()> {
-        let Some(choice) = matrix::gemv(w.format, rows, w.rows, w.cols) else { return Err(no_kernel(w)) };
-        let arguments = GemvArgs {
-            y,
-            x,
-            w: w.address,
-            scales: w.scales,
-            rows: rows as u32,
-            outputs: w.rows as u32,
-            inputs: w.cols as u32,
-            y_stride: w.rows as u32,
-            row_offset: w.row_offset,
-            split: choice.split,
-        };
-        self.launch(&choice.kernel, choice.grid, &arguments)
+    /// Matrices of one format that read the same rows.
+    fn gemv(&self, list: &[(&Matrix, u64)], x: u64, rows: usize) -> Result<()> {
+        let Some(&(Matrix { format, cols: inputs, .. }, _)) = list.first() else { return Ok(()) };
+        let mut arguments =
+            GemvArgs { x, rows: rows as u32, inputs: *inputs as u32, count: list.len() as u32, ..GemvArgs::default() };
+        let mut grid = 0;
+        for ((w, y), part) in list.iter().zip(&mut arguments.parts) {
+            let Some((groups, split)) = matrix::gemv_grid(w.format, w.rows, w.cols) else { return Err(no_kernel(w)) };
+            *part = GemvPart {
+                y: *y,
+                w: w.address,
+                scales: w.scales,
+                outputs: w.rows as u32,
+                row_offset: w.row_offset,
+                split,
+                first: grid as u32,
+            };
+            grid += groups;
+        }
+        let Some(kernel) = matrix::gemv(*format, rows) else { return Err(no_kernel(list[0].0)) };
+        self.launch(&kernel, grid, &arguments)
     }
 
     /// The step's embeddings in `streams` copies.
@@ -232,9 +262,15 @@ impl Hip {
 
     /// Spec 2.2, read.
     pub(super) fn hyper_in(&self, w: &HyperRead<Hip>, rows: usize, wide: u64, x: u64, inject: u64) -> Result<()> {
+        let (hidden, streams) = (self.shape.hidden, self.shape.hyper.streams);
+        self.norm(self.scratch.hyper.normed, wide, w.norm, rows, streams, hidden)?;
+        self.hyper_gates(w, rows, x, inject)
+    }
+
+    /// The read behind its norm.
+    pub(super) fn hyper_gates(&self, w: &HyperRead<Hip>, rows: usize, x: u64, inject: u64) -> Result<()> {
         let (hidden, streams, rank) = (self.shape.hidden, self.shape.hyper.streams, self.shape.hyper.low_rank);
         let s = self.scratch.hyper;
-        self.norm(s.normed, wide, w.norm, rows, streams, hidden)?;
         let raw = if w.inject.is_some() { s.raw } else { 0 };
         let mut list = vec![(&w.down, s.low)];
         list.extend(w.inject.as_ref().map(|matrix| (matrix, s.raw)));
@@ -256,7 +292,7 @@ impl Hip {
                 hidden: hidden as u32,
                 rank: rank as u32,
             };
-            return self.launch(&kernel, hidden.div_ceil(32), &arguments);
+            return self.launch(&kernel, hidden.div_ceil(matrix::GATE_COLUMNS), &arguments);
         }
         let low = HyperLowArgs {
             low: s.low,
@@ -273,15 +309,15 @@ impl Hip {
         self.launch("hyper_mix", rows * hidden.div_ceil(1024), &mix)
     }
 
-    /// Spec 2.2, write.
-    pub(super) fn hyper_out(&self, wide: u64, inject: u64, y: u64) -> Result<()> {
+    /// Spec 2.2, write; with the norm of the read that follows, which is then behind it.
+    pub(super) fn hyper_out(&self, wide: u64, inject: u64, y: u64, next: Option<Vector>) -> Result<()> {
         let (hidden, streams) = (self.shape.hidden, self.shape.hyper.streams);
         let arguments = HyperWriteArgs {
             wide,
             inject,
             y,
-            normed: 0,
-            weight: 0,
+            normed: if next.is_some() { self.scratch.hyper.normed } else { 0 },
+            weight: next.map_or(0, |weight| weight.0),
             streams: streams as u32,
             hidden: hidden as u32,
             eps: self.shape.norm_eps,

@@ -5,6 +5,8 @@
 //! rows go through lists and tiles, *rounding*. No launch depends on which experts were chosen.
 //! Not here: what the kernels compute (`hip/moe_*.hip`).
 
+use rayon::prelude::*;
+
 use super::Hip;
 use super::abi::{
     MoeCombineArgs, MoeDownArgs, MoeExpert, MoeGateUpArgs, MoeGemmDownArgs, MoeGemmGateUpArgs, MoeGroup, MoeListsArgs,
@@ -13,6 +15,7 @@ use super::abi::{
 use super::dense::{self, Matrix};
 use super::matrix::{self, GEMV_ROWS};
 use super::memory::Cutter;
+
 use crate::backend::Moe;
 use crate::config::Shape;
 use crate::error::{Error, Result};
@@ -26,6 +29,8 @@ const TILE: usize = 64;
 pub struct Experts {
     /// `[experts + 1]` MoeExpert, the shared expert last.
     table: u64,
+    /// Its place among the layers in the host's memory, if it is one.
+    hosted: Option<usize>,
     /// Format of gate and up.
     inward: Format,
     /// Format of down.
@@ -101,7 +106,6 @@ impl Hip {
     /// Brings a layer's experts to the device.
     pub(super) fn store_experts(&mut self, experts: &[Expert], shared: [&Matrix; 3]) -> Result<Experts> {
         let Some(first) = experts.first() else { return Err(Error::model("a layer has no experts")) };
-        let mut table = Vec::with_capacity(experts.len() + 1);
         for expert in experts {
             for (matrix, same) in [(&expert.gate, &first.gate), (&expert.up, &first.gate), (&expert.down, &first.down)]
             {
@@ -114,12 +118,66 @@ impl Hip {
                 }
                 dense::check(matrix)?;
             }
-            let (gate, up, down) = (self.store(&expert.gate)?, self.store(&expert.up)?, self.store(&expert.down)?);
-            table.push(entry([&gate, &up, &down]));
         }
-        table.push(entry(shared));
-        let table = self.loader.store(bytemuck::cast_slice(&table))?;
-        Ok(Experts { table, inward: first.gate.format, outward: first.down.format })
+        let layer = self.expert_layers;
+        self.expert_layers += 1;
+        let (table, hosted) = match self.options.host_layers.is_some_and(|layers| layers.contains(layer)) {
+            true => self.keep_on_host(experts, shared)?,
+            false => {
+                let mut table = Vec::with_capacity(experts.len() + 1);
+                for expert in experts {
+                    let (gate, up, down) =
+                        (self.store(&expert.gate)?, self.store(&expert.up)?, self.store(&expert.down)?);
+                    table.push(entry([&gate, &up, &down]));
+                }
+                table.push(entry(shared));
+                (self.loader.store(bytemuck::cast_slice(&table))?, None)
+            }
+        };
+        Ok(Experts { table, hosted, inward: first.gate.format, outward: first.down.format })
+    }
+
+    /// Puts experts into the host's memory; returns the table that reads them there, and their place.
+    fn keep_on_host(&mut self, experts: &[Expert], shared: [&Matrix; 3]) -> Result<(u64, Option<usize>)> {
+        // Where each part lies behind the first byte, wherever that is.
+        let mut cut = Cutter::new(0);
+        let (mut parts, mut layout) = (Vec::new(), Vec::with_capacity(experts.len()));
+        for expert in experts {
+            let matrices = [&expert.gate, &expert.up, &expert.down];
+            layout.push(matrices.map(|matrix| {
+                let (rows, beside) = dense::parts(matrix);
+                let [address, scales] = [Some(rows), beside].map(|part| {
+                    part.map_or(0, |part| {
+                        let at = cut.take(part.len(), 1);
+                        parts.push((part, at as usize));
+                        at
+                    })
+                });
+                dense::described(matrix, address, scales)
+            }));
+        }
+        let (mut memory, slots) = self.hosted.allocate(cut.used())?;
+        let (mut rest, mut done, mut jobs) = (memory.bytes_mut()?, 0, Vec::with_capacity(parts.len()));
+        for (part, at) in &parts {
+            let (to, behind) = rest.split_at_mut(at + part.len() - done);
+            jobs.push((part, &mut to[at - done..]));
+            (rest, done) = (behind, at + part.len());
+        }
+        jobs.into_par_iter().for_each(|(part, to)| part.copy(0, to));
+        let mut table_at = |base: u64| {
+            let moved = |matrix: &Matrix| Matrix {
+                address: matrix.address + base,
+                scales: if matrix.scales == 0 { 0 } else { matrix.scales + base },
+                ..*matrix
+            };
+            let mut table: Vec<MoeExpert> =
+                layout.iter().map(|[gate, up, down]| entry([&moved(gate), &moved(up), &moved(down)])).collect();
+            table.push(entry(shared));
+            self.loader.store(bytemuck::cast_slice(&table))
+        };
+        let (here, [first, second]) = (table_at(memory.address())?, slots);
+        let tables = [table_at(first)?, table_at(second)?];
+        Ok((here, Some(self.hosted.keep(memory, tables))))
     }
 
     /// Spec 2.5.
@@ -216,10 +274,18 @@ impl Hip {
         };
         self.launch("moe_lists", 1, &lists)?;
         let routed = Many { tiles, listed: true, inner: moe.intermediate, parts: s.parts };
-        self.experts_many(w.experts, [w.experts.inward, w.experts.outward], routed)?;
+        let formats = [w.experts.inward, w.experts.outward];
+        match w.experts.hosted {
+            None => self.experts_many(w.experts.table, formats, routed)?,
+            Some(place) => {
+                let table = self.hosted.meet(&self.stream, place)?;
+                self.experts_many(table, formats, routed)?;
+                self.hosted.leave(&self.stream)?;
+            }
+        }
         let shared =
             Many { tiles: rows.div_ceil(TILE), listed: false, inner: moe.shared_intermediate, parts: s.shared_parts };
-        self.experts_many(w.experts, [w.shared_gate.format, w.shared_down.format], shared)?;
+        self.experts_many(w.experts.table, [w.shared_gate.format, w.shared_down.format], shared)?;
         let combine = MoeCombineArgs {
             y,
             parts: s.parts,
@@ -234,14 +300,14 @@ impl Hip {
         self.launch("moe_combine", (rows * hidden).div_ceil(2048), &combine)
     }
 
-    fn experts_many(&self, experts: Experts, [inward, outward]: [Format; 2], many: Many) -> Result<()> {
+    fn experts_many(&self, table: u64, [inward, outward]: [Format; 2], many: Many) -> Result<()> {
         let (s, moe, hidden) = (&self.scratch.moe, &self.shape.moe, self.shape.hidden);
         let (entries, tiles) = if many.listed { (s.entries, s.tiles) } else { (0, 0) };
         let gate_up = MoeGemmGateUpArgs {
             hidden: s.hidden_half,
             x: self.scratch.products.half,
             factors: self.scratch.products.factors,
-            experts: experts.table,
+            experts: table,
             entries,
             tiles,
             count: self.step.rows as u32,
@@ -255,7 +321,7 @@ impl Hip {
         let down = MoeGemmDownArgs {
             parts: many.parts,
             hidden: s.hidden_half,
-            experts: experts.table,
+            experts: table,
             entries,
             tiles,
             count: self.step.rows as u32,

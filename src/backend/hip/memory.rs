@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use rayon::prelude::*;
 
+use super::matrix::Strided;
 use crate::device::{Context, DeviceMemory, PinnedMemory, Stream};
 use crate::error::{Error, Result};
 
@@ -80,14 +81,14 @@ impl Uploads {
         let Some(stage) = self.stage.bytes_mut()?.get_mut(..bytes.len()) else {
             return Err(Error::invalid(format!("{} bytes of rows for the device, {planned} are planned", bytes.len())));
         };
-        copy(bytes, stage);
+        copy(&Strided::whole(bytes), 0, stage);
         to.0.span().upload_pinned(stream, &self.stage, 0..bytes.len())
     }
 }
 
 /// A copy that threads share.
-fn copy(from: &[u8], to: &mut [u8]) {
-    to.par_chunks_mut(PIECE).zip(from.par_chunks(PIECE)).for_each(|(to, from)| to.copy_from_slice(from));
+fn copy(parts: &Strided<'_>, from: usize, to: &mut [u8]) {
+    to.par_chunks_mut(PIECE).enumerate().for_each(|(i, to)| parts.copy(from + i * PIECE, to));
 }
 
 /// Memory for weights, and what copies them there.
@@ -121,15 +122,21 @@ impl Loader {
     /// # Errors
     /// `InsufficientMemory`, `Device`.
     pub fn store(&mut self, bytes: &[u8]) -> Result<u64> {
-        let (slab, start) = self.take(bytes.len())?;
+        self.gather(&Strided::whole(bytes))
+    }
+
+    /// The same for parts of bytes, one behind the other.
+    pub fn gather(&mut self, parts: &Strided<'_>) -> Result<u64> {
+        let bytes = parts.len();
+        let (slab, start) = self.take(bytes)?;
         let mut done = 0;
-        while done < bytes.len() {
+        while done < bytes {
             if self.filled == STAGE {
                 self.flush()?;
             }
-            let count = (bytes.len() - done).min(STAGE - self.filled);
+            let count = (bytes - done).min(STAGE - self.filled);
             let to = &mut self.stages[self.stage].bytes_mut()?[self.filled..self.filled + count];
-            copy(&bytes[done..done + count], to);
+            copy(parts, done, to);
             self.parts.push((slab, start + done..start + done + count));
             self.filled += count;
             done += count;

@@ -10,6 +10,7 @@ pub mod check;
 mod dense;
 mod expert;
 mod graphs;
+mod hosted;
 pub mod kernels;
 pub mod manifest;
 pub mod matrix;
@@ -41,7 +42,10 @@ use crate::weights::{self, Expert};
 use dense::{HyperScratch, Matrix, ProductScratch, Vector};
 use expert::{Experts, MoeScratch};
 use graphs::Graphs;
+use hosted::Hosted;
+pub use hosted::SLOTS;
 use kernels::Kernels;
+pub use memory::ALIGN;
 use memory::{Buffer, Cutter, Loader, Uploads};
 use mixer::{GdnScratch, PleScratch};
 use options::HipOptions;
@@ -102,6 +106,11 @@ pub struct Hip {
     kernels: Kernels,
     loader: Loader,
     uploads: Uploads,
+    hosted: Hosted,
+    /// Bytes that were free on the device before anything was taken.
+    free_before: usize,
+    /// Layers whose experts were loaded so far.
+    expert_layers: usize,
     step: Step,
     scratch: Scratch,
     /// Keeps the scratch's addresses alive.
@@ -154,10 +163,14 @@ impl Hip {
         let Gpu { context, kernels, .. } = gpu;
         let context = &context;
         let stream = Arc::new(Stream::new(context)?);
+        let free_before = context.memory_info()?.free;
         let memory = DeviceMemory::new(context, Scratch::lay_out(0, shape, &options).bytes)?;
         Ok(Hip {
             loader: Loader::new(context, stream.clone())?,
             uploads: Uploads::new(context, options.max_rows * shape.ngram_width())?,
+            hosted: Hosted::new(context, options.host_layers.map_or(0, |layers| layers.slot_bytes))?,
+            free_before,
+            expert_layers: 0,
             step: Step::new(context, shape, options.rope, options.max_rows)?,
             scratch: Scratch::lay_out(memory.address(), shape, &options),
             _scratch_memory: memory,
@@ -181,7 +194,13 @@ impl Hip {
     /// Waits until all weights have arrived.
     pub fn loaded(&mut self) -> Result<()> {
         self.loader.flush()?;
+        self.hosted.start()?;
         self.stream.synchronize()
+    }
+
+    /// Layers whose experts lie in the host's memory.
+    pub fn hosted_layers(&self) -> usize {
+        self.hosted.len()
     }
 
     /// How often recorded programs were replayed.
@@ -260,7 +279,19 @@ impl Backend for Hip {
         self.hyper_in(w, rows, wide.address(), x.address(), inject.address())
     }
     fn hyper_write(&mut self, wide: &mut Buffer, inject: &Buffer, y: &Buffer) -> Result<()> {
-        self.hyper_out(wide.address(), inject.address(), y.address())
+        self.hyper_out(wide.address(), inject.address(), y.address(), None)
+    }
+    fn hyper_turn(
+        &mut self,
+        w: &HyperRead<Hip>,
+        rows: usize,
+        wide: &mut Buffer,
+        y: &Buffer,
+        x: &mut Buffer,
+        inject: &mut Buffer,
+    ) -> Result<()> {
+        self.hyper_out(wide.address(), inject.address(), y.address(), Some(w.norm))?;
+        self.hyper_gates(w, rows, x.address(), inject.address())
     }
     fn gdn(&mut self, w: &Gdn<Hip>, layer: usize, x: &Buffer, _: &mut [&mut Sequence], y: &mut Buffer) -> Result<()> {
         self.delta(w, layer, x.address(), y.address())
@@ -300,6 +331,10 @@ impl Backend for Hip {
         self.fuse(w, table, wide.unwrap_or(out).address(), out)
     }
 
+    fn device_bytes(&self) -> Option<u64> {
+        let free = self.context.memory_info().ok()?.free;
+        Some(self.free_before.saturating_sub(free) as u64)
+    }
     fn profile(&mut self, on: bool) -> Result<Vec<KernelTime>> {
         let profile = self.profile.replace(on.then(|| Profile::new(&self.context)));
         profile.map_or(Ok(Vec::new()), Profile::finish)

@@ -24,6 +24,26 @@ pub struct HipOptions {
     pub kv_mode: KvMode,
     /// Whether long segments read F16 copies of the context.
     pub gather: bool,
+    /// Layers whose experts lie in the host's memory.
+    pub host_layers: Option<HostLayers>,
+}
+
+/// Layers whose experts lie in the host's memory: spread evenly, so that a copy has other layers' time to arrive in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HostLayers {
+    /// How many.
+    pub count: usize,
+    /// Of how many; the MTP head's layer, which comes behind them, is not among them.
+    pub of: usize,
+    /// Bytes of the largest layer's experts as the device keeps them.
+    pub slot_bytes: usize,
+}
+
+impl HostLayers {
+    /// Whether layer `index` is one.
+    pub fn contains(&self, index: usize) -> bool {
+        index < self.of && (index + 1) * self.count / self.of > index * self.count / self.of
+    }
 }
 
 /// The state that a target reads fastest: F32 on Strix Halo, whose memory is large; FP8 on an R9700, which converts it in
@@ -76,6 +96,24 @@ pub fn check(shape: &Shape) -> Result<()> {
         None => Ok(()),
         Some((_, name, value, limit)) => {
             Err(Error::model(format!("{name} is {value}, and the HIP kernels need it to be {limit}: use --device cpu")))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn as_many_layers_as_asked_for_are_spread_over_all() {
+        for of in 1..50 {
+            for count in 0..=of {
+                let layers = HostLayers { count, of, slot_bytes: 0 };
+                let places: Vec<usize> = (0..2 * of).filter(|&index| layers.contains(index)).collect();
+                assert_eq!(places.len(), count);
+                let widest = places.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap_or(0);
+                assert!(widest <= of.div_ceil(count.max(1)), "{count} of {of}: {places:?}");
+            }
         }
     }
 }

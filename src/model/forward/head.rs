@@ -257,7 +257,7 @@ impl<B: Backend> Model<B> {
             backend.observe("fused", wide, count, shape.wide());
             backend.hyper_read(&mtp.layer.mixer_hyper, count, wide, &mut b.x, &mut b.inject)?;
             qsa(backend, &mtp.layer, cache, sequences, b)?;
-            experts(backend, &mtp.layer, count, shape, b, Stream::Mtp)?;
+            experts(backend, &mtp.layer, None, count, shape, b, Stream::Mtp)?;
             if let Some(wide) = &b.mtp_wide {
                 backend.observe("wide", wide, count, shape.wide());
             }

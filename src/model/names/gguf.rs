@@ -163,7 +163,7 @@ impl Parameters for Gguf<'_> {
         } else if tensor.starts_with(&self.block(Part::Head)) {
             Group::Mtp
         } else if tensor.contains("_exps.") {
-            Group::Experts
+            Group::Experts(super::layer_of(tensor))
         } else {
             Group::Dense
         }

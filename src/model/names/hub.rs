@@ -87,7 +87,7 @@ impl Parameters for Hub<'_> {
         } else if self.mtp.is_some_and(|prefix| tensor.starts_with(prefix)) {
             Group::Mtp
         } else if tensor.contains(".experts.") {
-            Group::Experts
+            Group::Experts(super::layer_of(tensor))
         } else {
             Group::Dense
         }

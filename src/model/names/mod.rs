@@ -10,6 +10,8 @@ mod gguf;
 mod hub;
 mod synthetic;
 
+use std::collections::BTreeMap;
+
 pub(crate) use gguf::MIXER;
 pub use gguf::{Gguf, block_name};
 pub use hub::Hub;
@@ -37,8 +39,8 @@ pub enum Part {
 pub enum Group {
     /// Read in every step.
     Dense,
-    /// A routed expert, or all of a layer.
-    Experts,
+    /// A routed expert, or all of a layer of the trunk, and which layer.
+    Experts(usize),
     /// The n-gram table.
     Table,
     /// The MTP head.
@@ -48,16 +50,21 @@ pub enum Group {
 }
 
 /// Stored bytes by what happens to them.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Sizes {
     /// Read in every step.
     pub dense: usize,
-    /// Routed experts of the trunk.
-    pub experts: usize,
+    /// Routed experts of each of the trunk's layers.
+    pub experts: Vec<usize>,
     /// The MTP head, its experts included.
     pub mtp: usize,
     /// The n-gram table.
     pub table: usize,
+}
+
+/// The layer that a tensor's name numbers; 0 without one.
+fn layer_of(tensor: &str) -> usize {
+    tensor.split('.').find_map(|part| part.parse().ok()).unwrap_or(0)
 }
 
 /// Answers for every parameter of a checkpoint. Errors name the tensor that is missing or has another shape.
@@ -89,16 +96,17 @@ pub trait Parameters {
 
     /// Stored bytes of all that is used.
     fn sizes(&self) -> Sizes {
-        let mut sizes = Sizes::default();
+        let (mut sizes, mut experts) = (Sizes::default(), BTreeMap::<usize, usize>::new());
         for tensor in self.checkpoint().list() {
             match self.group(tensor.name) {
                 Group::Dense => sizes.dense += tensor.bytes,
-                Group::Experts => sizes.experts += tensor.bytes,
+                Group::Experts(layer) => *experts.entry(layer).or_default() += tensor.bytes,
                 Group::Table => sizes.table += tensor.bytes,
                 Group::Mtp => sizes.mtp += tensor.bytes,
                 Group::Unused => {}
             }
         }
+        sizes.experts = experts.into_values().collect();
         sizes
     }
 

@@ -234,7 +234,7 @@ impl Parameters for &Synthetic {
                 + 2 * trunk(s.vocab, hidden)
                 + hyper(false)
                 + ple,
-            experts: s.layers.len() * experts,
+            experts: vec![experts; s.layers.len()],
             mtp: s.mtp_layers * (layer(qsa) + experts + 2 * trunk(hidden, hidden) + hyper(false)),
             table: self.table.len(),
         }

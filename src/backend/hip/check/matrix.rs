@@ -2,7 +2,7 @@
 
 use half::f16;
 
-use super::super::abi::{EmbedArgs, GemmArgs, GemmRowsArgs, GemvArgs};
+use super::super::abi::{EmbedArgs, GemmArgs, GemmRowsArgs, GemvArgs, GemvPart};
 use super::super::matrix;
 use super::Class;
 use super::bench::{Bench, Expected, U16, gamma};
@@ -64,6 +64,15 @@ pub fn store(
             }
         }
         scales = Some(bench.upload(&numbers)?);
+    }
+    if let Some(planes) = matrix::planes(format) {
+        let part = |part: matrix::Strided<'_>| {
+            let mut bytes = vec![0; part.len()];
+            part.copy(0, &mut bytes);
+            bytes
+        };
+        scales = Some(bench.upload(&part(planes.heads(&bytes)))?);
+        bytes = part(planes.codes(&bytes));
     }
     Ok(Stored { weights: bench.upload(&bytes)?, scales, values })
 }
@@ -138,7 +147,7 @@ pub fn gemv(bench: &mut Bench<'_>) -> Result<()> {
                 let row_offset = if at == 1 { 100 } else { 0 };
                 let w = store(bench, format, [outputs, inputs], row_offset, &mut blocks)?;
                 let x = bench.signed(rows * inputs);
-                let split = matrix::gemv(format, rows, outputs, inputs).map_or(0, |gemv| gemv.split);
+                let split = matrix::gemv_grid(format, outputs, inputs).map_or(0, |(_, split)| split);
                 // The smallest shape leaves waves without work.
                 let split = if at == 0 { 3 } else { split };
                 let case = format!("{rows} rows, {outputs} x {inputs}, 2^{split} waves");
@@ -166,7 +175,7 @@ pub fn gemv(bench: &mut Bench<'_>) -> Result<()> {
     Ok(())
 }
 
-/// What a GEMV kernel makes of `x`, `[rows, inputs]`.
+/// What a GEMV kernel makes of `x`, `[rows, inputs]`. Another matrix of one output goes along and is multiplied again.
 fn product(
     bench: &mut Bench<'_>,
     kernel: &str,
@@ -177,21 +186,26 @@ fn product(
     split: u32,
 ) -> Result<Vec<f32>> {
     let input = bench.upload(x)?;
-    let y = bench.output::<f32>(rows * outputs)?;
-    let arguments = GemvArgs {
-        y: y.address(),
-        x: input.address(),
+    let (y, first) = (bench.output::<f32>(rows * outputs)?, bench.output::<f32>(rows)?);
+    let part = |y: u64, outputs: usize, first: u32| GemvPart {
+        y,
         w: w.weights.address(),
         scales: w.scales(),
-        rows: rows as u32,
         outputs: outputs as u32,
-        inputs: inputs as u32,
-        y_stride: outputs as u32,
         row_offset: row_offset as u32,
         split,
+        first,
     };
-    bench.launch(kernel, outputs.div_ceil(4 * (8 >> split)), &arguments)?;
-    bench.read(&y)
+    let mut arguments =
+        GemvArgs { x: input.address(), rows: rows as u32, inputs: inputs as u32, count: 2, ..GemvArgs::default() };
+    arguments.parts[0] = part(first.address(), 1, 0);
+    arguments.parts[1] = part(y.address(), outputs, 1);
+    bench.launch(kernel, 1 + outputs.div_ceil(4 * (8 >> split)), &arguments)?;
+    let got = bench.read::<f32>(&y)?;
+    let again: Vec<f32> = got.chunks_exact(outputs).map(|row| row[0]).collect();
+    let first = bench.read::<f32>(&first)?;
+    bench.exact(kernel, format!("{rows} rows, 1 of {outputs} x {inputs} before the rest"), &first, &again);
+    Ok(got)
 }
 
 /// Products in F64, each with a bound relative to the sum of its terms' magnitudes.

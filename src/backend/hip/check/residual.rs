@@ -6,6 +6,7 @@ use super::bench::{Bench, Expected, SIGMOID, gamma, sigmoid, sigmoid_error};
 use super::dense::norm_error;
 use super::matrix::{formats, store, usual};
 use crate::backend::cpu::norm;
+use crate::backend::hip::matrix::GATE_COLUMNS;
 use crate::error::Result;
 use crate::weights::Format;
 
@@ -99,7 +100,7 @@ fn gate_case(
         rank: rank as u32,
     };
     let kernel = format!("hyper_gate_{name}_r{kernel_rows}");
-    bench.launch(&kernel, hidden.div_ceil(32), &arguments)?;
+    bench.launch(&kernel, hidden.div_ceil(GATE_COLUMNS), &arguments)?;
     let case = format!("{rows} rows, {streams} streams of {hidden}, rank {rank}");
 
     let group = multiple.min(32);
