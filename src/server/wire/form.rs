@@ -171,7 +171,15 @@ fn value(rule: &str, schema: &Value, parameters: &Value) -> String {
         return format!("{rule}: ({}) {end}\n", texts.join(" | "));
     }
     if kinds.is_empty() || kinds.contains(&"string") {
-        return format!("{rule}[lazy]: /(.|\\n)*/ {end}\n");
+        let null = if kinds.contains(&"null") { format!(" | \"null\" {end}") } else { String::new() };
+        return match limits(schema).filter(|_| kinds.iter().all(|kind| ["string", "null"].contains(kind))) {
+            // The end stands in it once: a text that must be longer does not go on behind it.
+            Some(text) => format!(
+                "{rule}: {name}{null}\n{name}: {text} {end} & ~(/(?s:.*)/ {end} /(?s:.+)/)\n",
+                name = rule.to_uppercase()
+            ),
+            None => format!("{rule}[lazy]: /(.|\\n)*/ {end}\n"),
+        };
     }
     // What the schema refers to stands beside it.
     let mut schema = schema.as_object().cloned().unwrap_or_default();
@@ -181,6 +189,28 @@ fn value(rule: &str, schema: &Value, parameters: &Value) -> String {
         .collect();
     schema.extend(shared);
     format!("{rule}: {rule}_json {end}\n{rule}_json: %json {}\n", Grammar::bounded(&Value::Object(schema)))
+}
+
+/// What a schema says about a text's length and pattern, as a terminal; `None` if nothing.
+fn limits(schema: &Value) -> Option<String> {
+    let (least, most) = (schema["minLength"].as_u64(), schema["maxLength"].as_u64());
+    let pattern = schema["pattern"].as_str();
+    if least.is_none() && most.is_none() && pattern.is_none() {
+        return None;
+    }
+    let length = format!("/(?s:.{{{},{}}})/", least.unwrap_or(0), most.map_or(String::new(), |n| n.to_string()));
+    let Some(pattern) = pattern else { return Some(length) };
+    // A schema's pattern is searched for, a terminal must match as a whole.
+    let (before, pattern) = match pattern.strip_prefix('^') {
+        Some(rest) => ("", rest),
+        None => ("(?s:.*)", pattern),
+    };
+    let (pattern, behind) = match pattern.strip_suffix('$').filter(|rest| !rest.ends_with('\\')) {
+        Some(rest) => (rest, ""),
+        None => (pattern, "(?s:.*)"),
+    };
+    let pattern = Grammar::pattern(pattern);
+    Some(format!("({length} & /{before}(?:{pattern}){behind}/)"))
 }
 
 /// A text as a literal of the grammar.
@@ -223,6 +253,22 @@ mod tests {
         assert!(text.contains("value_0_0[lazy]: ") && text.contains("value_0_1_json: %json"), "{text}");
         let (text, after) = lark(&form, false, false).unwrap();
         assert!(!after && text.starts_with("start: calls\n"), "{text}");
+    }
+
+    #[test]
+    fn a_texts_limits_become_a_terminal_that_ends_where_the_parameter_does() {
+        let parameters = Value::Null;
+        let rule = |schema: Value| value("v", &schema, &parameters);
+        assert!(rule(json!({"type": "string"})).starts_with("v[lazy]: "));
+        let short = rule(json!({"type": ["string", "null"], "maxLength": 9}));
+        assert!(short.starts_with("v: V | \"null\" \"\\n</parameter>\\n\"\nV: /(?s:.{0,9})/ \"\\n"), "{short}");
+        assert!(rule(json!({"maxLength": 9})).starts_with("v[lazy]: "), "it may be a number too");
+        for (pattern, terminal) in
+            [("^a|b$", "/(?:a|b)/"), (r"a/\d", r"/(?s:.*)(?:a\/[0-9])(?s:.*)/"), (r"^a\/\$", r"/(?:a\/\$)(?s:.*)/")]
+        {
+            let rule = rule(json!({"type": "string", "minLength": 2, "pattern": pattern}));
+            assert!(rule.contains(&format!("(/(?s:.{{2,}})/ & {terminal})")), "{rule}");
+        }
     }
 
     #[test]
