@@ -177,10 +177,22 @@ pub fn cpu(opened: Opened, options: &LoadOptions, progress: &mut dyn FnMut(f32))
     if options.memory_limit.is_some() {
         plan(&opened, options)?.check(|limit| largest_context(&opened, options, limit, &plan))?;
     }
+    cpu_in(opened, options, Arena::host(options.kv_backend()), progress)
+}
+
+/// The same with sequences in an arena of the caller's, whose own limits then hold and not those of `options`.
+///
+/// # Errors
+/// As for [`cpu`].
+pub fn cpu_in(
+    opened: Opened,
+    options: &LoadOptions,
+    arena: Arena,
+    progress: &mut dyn FnMut(f32),
+) -> Result<Model<Cpu>> {
     let shape = opened.shape.clone();
     let layout = state_layout(&shape, options)?;
     let backend_options = backend_options(&layout, options);
-    let arena = Arena::host(options.kv_backend());
     let mut backend = Cpu::new(&shape, backend_options);
     let parameters = opened.parameters()?;
     let weights = bind::bind(&*parameters, &shape, &mut backend, options.mtp, options.draft_ids.as_deref(), progress)?;

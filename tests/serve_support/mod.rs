@@ -58,6 +58,11 @@ impl Server {
         server
     }
 
+    /// One that runs already, and is not ended with this value.
+    pub fn at(address: SocketAddr) -> Server {
+        Server { child: None, address, log: Arc::default(), _home: tempfile::tempdir().unwrap() }
+    }
+
     /// Starts it and waits until it listens.
     pub fn listening(args: &[&str], env: &[(&str, &str)]) -> Server {
         let home = tempfile::tempdir().unwrap();
