@@ -202,6 +202,12 @@ fn a_texts_limits_hold_where_the_model_would_go_on_or_end_at_once() {
         let arguments: Value = serde_json::from_str(arguments).unwrap();
         assert!(lengths.contains(&arguments["text"].as_str().unwrap().chars().count()), "{called}");
     }
+    // Bounds that no answer reaches cost nothing.
+    let text = json!({"type": "string", "minLength": 1, "maxLength": 100_000});
+    let object = json!({"type": "object", "properties": {"text": text}, "required": ["text"]});
+    let say = json!([{"type": "function", "function": {"name": "say", "parameters": object}}]);
+    let body = chat("Hello!", json!({"tools": say, "tool_choice": "required", "max_tokens": 3}));
+    assert_eq!(server.post(CHAT, &body).status, 200);
 }
 
 #[test]

@@ -171,13 +171,13 @@ fn value(rule: &str, schema: &Value, parameters: &Value) -> String {
         return format!("{rule}: ({}) {end}\n", texts.join(" | "));
     }
     if kinds.is_empty() || kinds.contains(&"string") {
-        let null = if kinds.contains(&"null") { format!(" | \"null\" {end}") } else { String::new() };
-        return match limits(schema).filter(|_| kinds.iter().all(|kind| ["string", "null"].contains(kind))) {
-            // The end stands in it once: a text that must be longer does not go on behind it.
-            Some(text) => format!(
-                "{rule}: {name}{null}\n{name}: {text} {end} & ~(/(?s:.*)/ {end} /(?s:.+)/)\n",
-                name = rule.to_uppercase()
-            ),
+        let end = end.as_str();
+        return match limits(schema, end).filter(|_| kinds.iter().all(|kind| ["string", "null"].contains(kind))) {
+            Some(text) => {
+                let null = if kinds.contains(&"null") { format!(" | \"null\" {end}") } else { String::new() };
+                let name = rule.to_uppercase();
+                format!("{rule}: {rule}_text{null}\n{rule}_text[lazy]: {name}\n{name}: {text}\n")
+            }
             None => format!("{rule}[lazy]: /(.|\\n)*/ {end}\n"),
         };
     }
@@ -191,15 +191,25 @@ fn value(rule: &str, schema: &Value, parameters: &Value) -> String {
     format!("{rule}: {rule}_json {end}\n{rule}_json: %json {}\n", Grammar::bounded(&Value::Object(schema)))
 }
 
-/// What a schema says about a text's length and pattern, as a terminal; `None` if nothing.
-fn limits(schema: &Value) -> Option<String> {
+/// A text of the length and pattern that a schema asks for, and its end, as a terminal of which the shortest match
+/// counts; `None` if the schema asks for neither.
+fn limits(schema: &Value, end: &str) -> Option<String> {
     let (least, most) = (schema["minLength"].as_u64(), schema["maxLength"].as_u64());
     let pattern = schema["pattern"].as_str();
     if least.is_none() && most.is_none() && pattern.is_none() {
         return None;
     }
-    let length = format!("/(?s:.{{{},{}}})/", least.unwrap_or(0), most.map_or(String::new(), |n| n.to_string()));
-    let Some(pattern) = pattern else { return Some(length) };
+    let least = least.unwrap_or(0);
+    let length = format!("/(?s:.{{{least},{}}})/", most.map_or(String::new(), |n| n.to_string()));
+    let Some(pattern) = pattern else {
+        // An end that comes too early is none: the text would be cut there. (To forbid every other end too is the same
+        // language, but a bound of 3,000 characters then takes llguidance more fuel than a grammar has.)
+        let early = match least.checked_sub(1) {
+            Some(shorter) => format!(" & ~(/(?s:.{{0,{shorter}}})/ {end} /(?s:.*)/)"),
+            None => String::new(),
+        };
+        return Some(format!("{length} {end}{early}"));
+    };
     // A schema's pattern is searched for, a terminal must match as a whole.
     let (before, pattern) = match pattern.strip_prefix('^') {
         Some(rest) => ("", rest),
@@ -210,7 +220,7 @@ fn limits(schema: &Value) -> Option<String> {
         None => (pattern, "(?s:.*)"),
     };
     let pattern = Grammar::pattern(pattern);
-    Some(format!("({length} & /{before}(?:{pattern}){behind}/)"))
+    Some(format!("({length} & /{before}(?:{pattern}){behind}/) {end} & ~(/(?s:.*)/ {end} /(?s:.+)/)"))
 }
 
 /// A text as a literal of the grammar.
@@ -260,9 +270,15 @@ mod tests {
         let parameters = Value::Null;
         let rule = |schema: Value| value("v", &schema, &parameters);
         assert!(rule(json!({"type": "string"})).starts_with("v[lazy]: "));
+        let end = "\"\\n</parameter>\\n\"";
         let short = rule(json!({"type": ["string", "null"], "maxLength": 9}));
-        assert!(short.starts_with("v: V | \"null\" \"\\n</parameter>\\n\"\nV: /(?s:.{0,9})/ \"\\n"), "{short}");
-        assert!(rule(json!({"maxLength": 9})).starts_with("v[lazy]: "), "it may be a number too");
+        let expected = format!("v: v_text | \"null\" {end}\nv_text[lazy]: V\nV: /(?s:.{{0,9}})/ {end}\n");
+        assert_eq!(short, expected);
+        let untyped = rule(json!({"minLength": 3}));
+        let expected = format!("V: /(?s:.{{3,}})/ {end} & ~(/(?s:.{{0,2}})/ {end} /(?s:.*)/)\n");
+        assert!(untyped.ends_with(&expected), "without a type it is a text: {untyped}");
+        let number = rule(json!({"type": ["string", "integer"], "maxLength": 9}));
+        assert!(number.starts_with("v[lazy]: "), "a number has no length: {number}");
         for (pattern, terminal) in
             [("^a|b$", "/(?:a|b)/"), (r"a/\d", r"/(?s:.*)(?:a\/[0-9])(?s:.*)/"), (r"^a\/\$", r"/(?:a\/\$)(?s:.*)/")]
         {
