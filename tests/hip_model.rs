@@ -41,7 +41,7 @@ fn hip_of(standin: &Standin, source: &Source, options: &LoadOptions) -> Option<M
         return None;
     }
     let gpu = Gpu::of(&standin.context(), &pack).unwrap();
-    Some(load::hip(load::open(source).unwrap(), gpu, options, &mut |_| {}).unwrap())
+    Some(load::hip(load::open(source).unwrap(), gpu, options, &mut |_| {}).unwrap().0)
 }
 
 fn ids(count: usize) -> Vec<u32> {

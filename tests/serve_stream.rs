@@ -322,6 +322,11 @@ fn the_socket_listens_before_the_model_is_loaded_and_health_tells() {
     server.ready();
     let health = server.get("/health").json();
     assert_eq!((&health["status"], &health["model"], &health["n_ctx"]), (&json!("ok"), &json!("ember"), &json!(2048)));
+    // Where no GPU can be had, the receipt says so.
+    let receipt = &health["receipt"];
+    let sentences = receipt["fell_back"].as_array().unwrap();
+    let of_device = sentences.iter().any(|why| why.as_str().is_some_and(|why| why.contains("`hipfire doctor`")));
+    assert_eq!(of_device, receipt["device"] == "cpu", "{receipt}");
     // What drafts came to is known once an answer has ended.
     server.post(CHAT, &chat("Tell me a story.", json!({})));
     let drafted = server.get("/health").json()["speculation"]["drafted"].as_u64().unwrap();

@@ -199,11 +199,17 @@ pub fn cpu_in(
     Model::new(shape, weights, backend, arena, layout, backend_options.max_rows)
 }
 
-/// Loads a model for a GPU. Without a limit, the memory that is free on it is one.
+/// Loads a model for a GPU. Without a limit, the memory that is free on it is one. Also says why the context's memory is
+/// allocated whole, where nobody asked for that.
 ///
 /// # Errors
 /// As for [`cpu`], and `Device`.
-pub fn hip(opened: Opened, gpu: Gpu, options: &LoadOptions, progress: &mut dyn FnMut(f32)) -> Result<Model<Hip>> {
+pub fn hip(
+    opened: Opened,
+    gpu: Gpu,
+    options: &LoadOptions,
+    progress: &mut dyn FnMut(f32),
+) -> Result<(Model<Hip>, Option<String>)> {
     let free = gpu.context().memory_info()?.free;
     let options =
         &LoadOptions { memory_limit: Some(options.memory_limit.unwrap_or(free).min(free)), ..options.clone() };
@@ -224,7 +230,7 @@ pub fn hip(opened: Opened, gpu: Gpu, options: &LoadOptions, progress: &mut dyn F
     let drafts = options.draft_ids.as_deref();
     let weights = bind::bind(&*parameters, &shape, &mut backend, options.mtp, drafts, progress)?;
     backend.loaded()?;
-    Model::new(shape, weights, backend, arena.arena, layout, hip_options.max_rows)
+    Ok((Model::new(shape, weights, backend, arena.arena, layout, hip_options.max_rows)?, arena.fallback))
 }
 
 /// What a GPU does where the user leaves it open.
