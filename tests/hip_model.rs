@@ -41,7 +41,7 @@ fn hip_of(standin: &Standin, source: &Source, options: &LoadOptions) -> Option<M
         return None;
     }
     let gpu = Gpu::of(&standin.context(), &pack).unwrap();
-    Some(load::hip(load::open(source).unwrap(), gpu, options, &mut |_| {}).unwrap())
+    Some(load::hip(load::open(source).unwrap(), gpu, options, &mut |_| {}).unwrap().0)
 }
 
 fn ids(count: usize) -> Vec<u32> {
@@ -106,7 +106,7 @@ fn experts_that_do_not_fit_the_device_are_read_from_the_host_and_write_the_same_
             break;
         }
         assert!(plan.to_string().contains("in the host's memory"), "{plan}");
-        let mut model = load::hip(load::open(&source()).unwrap(), gpu(), &options, &mut |_| {}).unwrap();
+        let (mut model, _) = load::hip(load::open(&source()).unwrap(), gpu(), &options, &mut |_| {}).unwrap();
         layers.push(model.backend().hosted_layers());
         assert_eq!(text(&mut model), expected, "{} layers", layers[layers.len() - 1]);
         limit = plan.total() - 1;

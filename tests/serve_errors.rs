@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use serve_support::{Answer, Server, chat};
 
 const CHAT: &str = "/v1/chat/completions";
+const LOGPROBS: &str = "message.output_text.logprobs";
 
 /// OpenAI's shape, whole.
 fn check_shape(answer: &Answer, what: &str) {
@@ -126,6 +127,7 @@ fn what_is_wrong_with_a_request_as_a_whole_has_its_status() {
         ("POST", CHAT, &[typed[0], ("content-length", "99999999999")], "{}", 413),
         ("POST", "/v1/embeddings", &typed, "{}", 501),
         ("GET", "/v1/models/gpt-4", &[], "", 404),
+        ("GET", "/v1/models/%FF", &[], "", 404),
     ] {
         let answer = server.request(method, path, headers, body.as_bytes());
         let what = format!("{method} {path} {headers:?}");
@@ -171,6 +173,9 @@ fn other_apis_name_their_fields_too() {
         ("/v1/responses", json!({"input": [{"type": "item_reference", "id": "x"}]}), "input[0]"),
         ("/v1/responses", json!({"input": "a", "max_output_tokens": 0}), "max_output_tokens"),
         ("/v1/responses", json!({"input": "a", "store": true}), "store"),
+        ("/v1/responses", json!({"input": "a", "include": ["file_search_call.results"]}), "include"),
+        ("/v1/responses", json!({"input": "a", "top_logprobs": 2}), "top_logprobs"),
+        ("/v1/responses", json!({"input": "a", "include": [LOGPROBS], "top_logprobs": 21}), "top_logprobs"),
         ("/tokenize", json!({}), "content"),
         ("/detokenize", json!({"tokens": [99999999]}), "tokens[0]"),
         ("/apply-template", json!({"messages": []}), "messages"),

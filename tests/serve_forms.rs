@@ -3,7 +3,7 @@
 mod serve_support;
 
 use serde_json::{Value, json};
-use serve_support::{Server, chat};
+use serve_support::{Server, chat, wait};
 
 const CHAT: &str = "/v1/chat/completions";
 
@@ -14,8 +14,10 @@ fn tools(strict: bool) -> Value {
             "town": {"type": "string"},
             "days": {"type": "integer", "minimum": 1, "maximum": 9},
             "unit": {"type": "string", "enum": ["C", "F"]},
+            "note": {"type": "string", "minLength": 3, "maxLength": 12},
+            "code": {"type": ["string", "null"], "pattern": "^[A-Z]{2}/\\d+$", "maxLength": 6},
         },
-        "required": ["town", "days"],
+        "required": ["town", "days", "note", "code"],
     });
     let list = json!({"type": "array", "items": {"$ref": "#/$defs/n"}, "maxItems": 3});
     let add = json!({"type": "object", "properties": {"list": list},
@@ -33,6 +35,12 @@ fn check_call(name: &str, arguments: &str) {
             assert!(arguments["town"].is_string(), "{arguments}");
             assert!((1..=9).contains(&arguments["days"].as_i64().unwrap()), "{arguments}");
             assert!([Value::Null, json!("C"), json!("F")].contains(&arguments["unit"]), "{arguments}");
+            assert!((3..=12).contains(&arguments["note"].as_str().unwrap().chars().count()), "{arguments}");
+            if let Some(code) = arguments["code"].as_str() {
+                let (letters, digits) = code.split_once('/').unwrap_or_else(|| panic!("{arguments}"));
+                assert!(letters.len() == 2 && letters.bytes().all(|b| b.is_ascii_uppercase()), "{arguments}");
+                assert!((1..=3).contains(&digits.len()) && digits.bytes().all(|b| b.is_ascii_digit()), "{arguments}");
+            }
         }
         "add" => assert!(arguments["list"].as_array().unwrap().iter().all(Value::is_u64), "{arguments}"),
         other => panic!("{other}"),
@@ -104,7 +112,10 @@ fn no_call_is_made_where_none_may_be_and_one_where_one_may() {
 fn content_keeps_the_form_that_was_asked_for_with_and_without_thinking() {
     let server = Server::start(&["--parallel", "2"]);
     let age = json!({"type": "integer", "minimum": 0, "maximum": 99});
-    let schema = json!({"type": "object", "properties": {"name": {"type": "string", "maxLength": 9}, "age": age}, "required": ["name", "age"], "additionalProperties": false});
+    let name = json!({"type": "string", "minLength": 4, "maxLength": 9});
+    let code = json!({"type": "string", "pattern": "^[a-z]{2}-[0-9]{3}$"});
+    let schema = json!({"type": "object", "properties": {"name": name, "age": age, "code": code},
+        "required": ["name", "age", "code"], "additionalProperties": false});
     let format = json!({"type": "json_schema", "json_schema": {"name": "person", "schema": schema}});
     for effort in ["none", "low"] {
         let content = |more: Value| {
@@ -117,7 +128,11 @@ fn content_keeps_the_form_that_was_asked_for_with_and_without_thinking() {
             choice["message"]["content"].as_str().unwrap().to_string()
         };
         let person: Value = serde_json::from_str(&content(json!({"response_format": format}))).unwrap();
-        assert!(person["name"].is_string() && person["age"].as_i64().is_some_and(|age| age < 100), "{person}");
+        assert!((4..=9).contains(&person["name"].as_str().unwrap().chars().count()), "{person}");
+        assert!(person["age"].as_i64().is_some_and(|age| age < 100), "{person}");
+        let (letters, digits) = person["code"].as_str().unwrap().split_once('-').unwrap();
+        assert!(letters.len() == 2 && letters.bytes().all(|b| b.is_ascii_lowercase()), "{person}");
+        assert!(digits.len() == 3 && digits.bytes().all(|b| b.is_ascii_digit()), "{person}");
         let choice = content(json!({"structured_outputs": {"choice": ["red", "green"]}}));
         assert!(["red", "green"].contains(&choice.as_str()), "{choice}");
         let regex = content(json!({"structured_outputs": {"regex": "[0-9]{4}-[0-9]{2}"}}));
@@ -139,6 +154,13 @@ fn a_form_that_cannot_be_enforced_is_a_400_that_names_it() {
     for (more, param) in [
         (schema(json!({"type": "nothing"})), "response_format"),
         (json!({"response_format": {"type": "json_schema"}}), "response_format"),
+        (schema(json!({"type": "string", "pattern": "("})), "response_format"),
+        (schema(json!({"type": "string", "maxLength": -1})), "response_format"),
+        (
+            json!({"tools": json!([{"type": "function", "function": {"name": "f", "strict": true, "parameters":
+            {"type": "object", "properties": {"a": {"type": "string", "pattern": "("}}}}}])}),
+            "tools",
+        ),
         (json!({"structured_outputs": {"regex": "("}}), "response_format"),
         (json!({"structured_outputs": {"grammar": "start: nowhere"}}), "response_format"),
         (json!({"structured_outputs": {}}), "structured_outputs"),
@@ -153,6 +175,39 @@ fn a_form_that_cannot_be_enforced_is_a_400_that_names_it() {
         );
     }
     assert_eq!(server.post(CHAT, &chat("Hello!", json!({"max_tokens": 1}))).status, 200);
+}
+
+#[test]
+fn a_texts_limits_hold_where_the_model_would_go_on_or_end_at_once() {
+    let server = Server::start(&[]);
+    let token = |text: &str| server.post("/tokenize", &json!({"content": text})).json()["tokens"][0].to_string();
+    // One would never end its text, the other would end it at once.
+    for (bias, lengths) in [(json!({token("e"): 50}), 7..=7), (json!({token("\n"): 50, token("\""): 50}), 3..=7)] {
+        let text = json!({"type": "string", "minLength": 3, "maxLength": 7});
+        let object = json!({"type": "object", "properties": {"text": text}, "required": ["text"],
+            "additionalProperties": false});
+        let say = json!([{"type": "function", "function": {"name": "say", "parameters": object}}]);
+        let common = json!({"logit_bias": bias, "max_tokens": 300, "reasoning_effort": "none"});
+        let ask = |more: Value| {
+            let mut body = chat("Hello!", common.clone());
+            body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            server.post(CHAT, &body).json()["choices"][0].clone()
+        };
+        let format = json!({"type": "json_schema", "json_schema": {"name": "a", "schema": object}});
+        let formed = ask(json!({"response_format": format}));
+        let content: Value = serde_json::from_str(formed["message"]["content"].as_str().unwrap()).unwrap();
+        assert!(lengths.contains(&content["text"].as_str().unwrap().chars().count()), "{formed}");
+        let called = ask(json!({"tools": say, "tool_choice": "required", "parallel_tool_calls": false}));
+        let arguments = called["message"]["tool_calls"][0]["function"]["arguments"].as_str().unwrap();
+        let arguments: Value = serde_json::from_str(arguments).unwrap();
+        assert!(lengths.contains(&arguments["text"].as_str().unwrap().chars().count()), "{called}");
+    }
+    // Bounds that no answer reaches cost nothing.
+    let text = json!({"type": "string", "minLength": 1, "maxLength": 100_000});
+    let object = json!({"type": "object", "properties": {"text": text}, "required": ["text"]});
+    let say = json!([{"type": "function", "function": {"name": "say", "parameters": object}}]);
+    let body = chat("Hello!", json!({"tools": say, "tool_choice": "required", "max_tokens": 3}));
+    assert_eq!(server.post(CHAT, &body).status, 200);
 }
 
 #[test]
@@ -186,4 +241,15 @@ fn the_second_turn_says_how_much_of_it_was_known() {
     );
     let timings = events.iter().find_map(|event| event.get("timings")).unwrap();
     assert_eq!(timings["cache_n"], progress["cache"]);
+
+    // A prompt that departs says where.
+    let other = chat("Tell me a story about a mouse and a bear.", json!({"max_tokens": 1}));
+    let ids = |messages: &Value| {
+        server.post("/tokenize", &json!({"messages": messages})).json()["tokens"].as_array().unwrap().clone()
+    };
+    let (known, new) = (ids(&json!([body["messages"][0]])), ids(&other["messages"]));
+    let at = known.iter().zip(&new).position(|(before, now)| before != now).unwrap();
+    server.post(CHAT, &other);
+    let line = format!("the prompt differs from what is known at token {at}: id {}, not {}", new[at], known[at]);
+    wait("the log says so", || server.log().contains(&line));
 }

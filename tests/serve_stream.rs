@@ -161,6 +161,40 @@ fn log_probabilities_cover_the_content_and_no_more() {
 }
 
 #[test]
+fn responses_have_the_log_probabilities_of_chats_streamed_and_whole() {
+    let server = Server::start(&[]);
+    let say = "Tell me about a mouse.";
+    let chatted = json!({"logprobs": true, "top_logprobs": 2, "reasoning_effort": "none"});
+    let expected = server.post(CHAT, &chat(say, chatted)).json()["choices"][0]["logprobs"]["content"].clone();
+    assert!(expected.as_array().unwrap().len() > 5, "{expected}");
+    let body = |more: Value| {
+        let mut body =
+            json!({"input": say, "max_output_tokens": 24, "temperature": 0, "reasoning": {"effort": "none"}});
+        body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        server.post("/v1/responses", &body)
+    };
+    let include = json!({"include": ["message.output_text.logprobs"], "top_logprobs": 2});
+    let whole = body(include.clone()).json();
+    assert_eq!(whole["top_logprobs"], 2);
+    assert_eq!(whole["output"][0]["content"][0]["logprobs"], expected, "{whole}");
+    let plain = body(json!({})).json();
+    assert_eq!(plain["output"][0]["content"][0]["logprobs"], json!([]), "{plain}");
+
+    let mut streamed = include;
+    streamed["stream"] = true.into();
+    let events = body(streamed).events();
+    let of = |kind: &str| events.iter().filter(|event| event["type"] == kind).cloned().collect::<Vec<_>>();
+    let deltas: Vec<Value> = of("response.output_text.delta")
+        .iter()
+        .flat_map(|event| event["logprobs"].as_array().unwrap().clone())
+        .collect();
+    assert_eq!(json!(deltas), expected, "token by token");
+    assert_eq!(of("response.output_text.done")[0]["logprobs"], expected);
+    assert_eq!(of("response.content_part.done")[0]["part"]["logprobs"], expected);
+    assert_eq!(of("response.incomplete")[0]["response"]["output"][0]["content"][0]["logprobs"], expected);
+}
+
+#[test]
 fn several_choices_differ_by_seed_and_are_counted_together() {
     let server = Server::start(&[]);
     let body = chat("Tell me a story about a mouse.", json!({"n": 3, "temperature": 1.5, "seed": 1, "max_tokens": 48}));
@@ -175,7 +209,8 @@ fn several_choices_differ_by_seed_and_are_counted_together() {
         whole["choices"][1]["message"],
         "the second seed is the next one"
     );
-    assert!(whole["usage"]["completion_tokens"].as_u64().unwrap() <= 3 * 48);
+    let counted = |answer: &Value| answer["usage"]["completion_tokens"].as_u64().unwrap();
+    assert!((counted(&single.json()) + 2..=3 * 48).contains(&counted(&whole)), "{whole}");
     assert_eq!(whole["usage"]["prompt_tokens"], single.json()["usage"]["prompt_tokens"], "one prompt is counted once");
 }
 
@@ -287,6 +322,18 @@ fn the_socket_listens_before_the_model_is_loaded_and_health_tells() {
     server.ready();
     let health = server.get("/health").json();
     assert_eq!((&health["status"], &health["model"], &health["n_ctx"]), (&json!("ok"), &json!("ember"), &json!(2048)));
+    // Where no GPU can be had, the receipt says so.
+    let receipt = &health["receipt"];
+    let sentences = receipt["fell_back"].as_array().unwrap();
+    let of_device = sentences.iter().any(|why| why.as_str().is_some_and(|why| why.contains("`hipfire doctor`")));
+    assert_eq!(of_device, receipt["device"] == "cpu", "{receipt}");
+    // What drafts came to is known once an answer has ended.
+    server.post(CHAT, &chat("Tell me a story.", json!({})));
+    let drafted = server.get("/health").json()["speculation"]["drafted"].as_u64().unwrap();
+    assert!(drafted > 0, "ember has a head that drafts");
+    assert_eq!(metric(&server, "hipfire_drafted_tokens_total"), drafted as f64);
+    let accepted = server.get("/health").json()["speculation"]["accepted"].as_u64().unwrap();
+    assert_eq!(metric(&server, "hipfire_accepted_tokens_total"), accepted as f64);
     let log = server.log();
     let line = |what: &str| log.lines().position(|line| line.contains(what)).unwrap_or_else(|| panic!("{what}: {log}"));
     assert!(line("listening") < line("loaded ember"), "{log}");

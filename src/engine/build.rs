@@ -84,6 +84,8 @@ pub struct Receipt {
     pub attention: String,
     /// The most draft tokens a step.
     pub speculation: usize,
+    /// What is not as the program would have chosen it, and why: a sentence each.
+    pub fell_back: Vec<String>,
 }
 
 /// A model ready to run, and a look at its memory that any thread may take.
@@ -111,7 +113,7 @@ pub fn plan(source: &Source, options: &LoadOptions) -> Result<Plan> {
     let chosen = device::choose(options)?;
     let (options, _) = translate(Some(source), &opened.shape, options, &chosen)?;
     match chosen {
-        Chosen::Cpu => load::plan(&opened, &options),
+        Chosen::Cpu(_) => load::plan(&opened, &options),
         Chosen::Gpu(gpu) => load::hip_plan(&opened, &options, &gpu),
     }
 }
@@ -134,19 +136,27 @@ pub fn run(
     let key = options.session_dir.is_some().then(|| Sha256::new().chain_update(opened.checkpoint.fingerprint()));
     let shape = format!("{:?}", opened.shape);
     let planned = match &chosen {
-        Chosen::Cpu => load::plan(&opened, &translated)?,
+        Chosen::Cpu(_) => load::plan(&opened, &translated)?,
         Chosen::Gpu(gpu) => load::hip_plan(&opened, &translated, gpu)?,
     };
     let planned = planned.total() as u64;
+    let mut fell_back = Vec::new();
     let (model, arena, kv_mode, placement): (Box<dyn LanguageModel>, Arena, KvMode, Placement) = match chosen {
-        Chosen::Cpu => {
+        Chosen::Cpu(reason) => {
+            fell_back.extend(reason);
             let model = load::cpu(opened, &translated, progress)?;
             let (arena, kv_mode) = (model.arena().clone(), model.kv_mode());
             (Box::new(model), arena, kv_mode, Placement::cpu())
         }
         Chosen::Gpu(gpu) => {
             let placement = Placement::gpu(&gpu);
-            let model = load::hip(opened, *gpu, &translated, progress)?;
+            let (model, reason) = load::hip(opened, *gpu, &translated, progress)?;
+            fell_back.extend(reason.map(|reason| format!("the context's memory is allocated whole at load: {reason}")));
+            let (hosted, of) = (model.backend().hosted_layers(), model.shape().layers.len());
+            if hosted > 0 {
+                let why = "are read from the host's memory: the device's does not hold them";
+                fell_back.push(format!("the experts of {hosted} of {of} layers {why}"));
+            }
             let (arena, kv_mode) = (model.arena().clone(), model.kv_mode());
             (Box::new(model), arena, kv_mode, placement)
         }
@@ -165,6 +175,7 @@ pub fn run(
         kv_backend: arena.usage().backend.to_string(),
         attention: translated.attention.to_string(),
         speculation: speculation.depth.most(),
+        fell_back,
     };
     let memory = move || {
         let usage = arena.usage();
@@ -195,7 +206,7 @@ fn translate(
     let drafts = speculation.depth.most();
     let rows = 1 + drafts;
     let chunk = options.prefill_chunk.unwrap_or(match chosen {
-        Chosen::Cpu => load::DEFAULT_MAX_ROWS,
+        Chosen::Cpu(_) => load::DEFAULT_MAX_ROWS,
         Chosen::Gpu(_) => load::DEFAULT_GPU_ROWS,
     });
     let options = load::LoadOptions {
@@ -221,7 +232,7 @@ fn translate(
             Some(MemoryLimit::Bytes(bytes)) => Some(bytes as usize),
             Some(MemoryLimit::Percent(percent)) => {
                 let all = match chosen {
-                    Chosen::Cpu => machine_memory()?,
+                    Chosen::Cpu(_) => machine_memory()?,
                     Chosen::Gpu(gpu) => gpu.context().memory_info()?.total as u64,
                 };
                 Some((all as f64 * percent / 100.0) as usize)

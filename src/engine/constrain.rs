@@ -58,6 +58,12 @@ impl Grammar {
         schema
     }
 
+    /// A schema's pattern (JavaScript's syntax) as the inside of a regular expression in a Lark grammar.
+    pub fn pattern(pattern: &str) -> String {
+        // JavaScript's digits and letters are ASCII's.
+        llguidance::regex_to_lark(pattern, "dw")
+    }
+
     fn top_level(&self) -> Result<TopLevelGrammar> {
         Ok(match self {
             Grammar::JsonSchema(schema) => TopLevelGrammar::from_json_schema(Grammar::bounded(schema)),

@@ -11,8 +11,8 @@ use crate::error::{Error, Result};
 
 /// What runs the model.
 pub enum Chosen {
-    /// The host.
-    Cpu,
+    /// The host, and why, where the choice was left to the program.
+    Cpu(Option<String>),
     /// A GPU, in use by the calling thread.
     Gpu(Box<Gpu>),
 }
@@ -27,7 +27,7 @@ pub fn choose(options: &LoadOptions) -> Result<Chosen> {
         Ok(Box::new(gpu))
     };
     match options.device {
-        Device::Cpu => Ok(Chosen::Cpu),
+        Device::Cpu => Ok(Chosen::Cpu(None)),
         Device::Hip(number) => open(number).map(Chosen::Gpu).map_err(|error| match error {
             Error::Device(message) => Error::Device(format!("--device hip:{number} cannot be had: {message}")),
             other => other,
@@ -39,7 +39,8 @@ pub fn choose(options: &LoadOptions) -> Result<Chosen> {
             }
             Err(error) => {
                 tracing::debug!("running on the CPU: {error}");
-                Ok(Chosen::Cpu)
+                // The error names files of this machine, and everyone may read /health.
+                Ok(Chosen::Cpu(Some("the CPU runs the model, no GPU can be had: `hipfire doctor` says why".into())))
             }
         },
     }

@@ -177,21 +177,39 @@ pub fn cpu(opened: Opened, options: &LoadOptions, progress: &mut dyn FnMut(f32))
     if options.memory_limit.is_some() {
         plan(&opened, options)?.check(|limit| largest_context(&opened, options, limit, &plan))?;
     }
+    cpu_in(opened, options, Arena::host(options.kv_backend()), progress)
+}
+
+/// The same with sequences in an arena of the caller's, whose own limits then hold and not those of `options`.
+///
+/// # Errors
+/// As for [`cpu`].
+pub fn cpu_in(
+    opened: Opened,
+    options: &LoadOptions,
+    arena: Arena,
+    progress: &mut dyn FnMut(f32),
+) -> Result<Model<Cpu>> {
     let shape = opened.shape.clone();
     let layout = state_layout(&shape, options)?;
     let backend_options = backend_options(&layout, options);
-    let arena = Arena::host(options.kv_backend());
     let mut backend = Cpu::new(&shape, backend_options);
     let parameters = opened.parameters()?;
     let weights = bind::bind(&*parameters, &shape, &mut backend, options.mtp, options.draft_ids.as_deref(), progress)?;
     Model::new(shape, weights, backend, arena, layout, backend_options.max_rows)
 }
 
-/// Loads a model for a GPU. Without a limit, the memory that is free on it is one.
+/// Loads a model for a GPU. Without a limit, the memory that is free on it is one. Also says why the context's memory is
+/// allocated whole, where nobody asked for that.
 ///
 /// # Errors
 /// As for [`cpu`], and `Device`.
-pub fn hip(opened: Opened, gpu: Gpu, options: &LoadOptions, progress: &mut dyn FnMut(f32)) -> Result<Model<Hip>> {
+pub fn hip(
+    opened: Opened,
+    gpu: Gpu,
+    options: &LoadOptions,
+    progress: &mut dyn FnMut(f32),
+) -> Result<(Model<Hip>, Option<String>)> {
     let free = gpu.context().memory_info()?.free;
     let options =
         &LoadOptions { memory_limit: Some(options.memory_limit.unwrap_or(free).min(free)), ..options.clone() };
@@ -218,7 +236,7 @@ pub fn hip(opened: Opened, gpu: Gpu, options: &LoadOptions, progress: &mut dyn F
     let drafts = options.draft_ids.as_deref();
     let weights = bind::bind(&*parameters, &shape, &mut backend, options.mtp, drafts, progress)?;
     backend.loaded()?;
-    Model::new(shape, weights, backend, arena.arena, layout, hip_options.max_rows)
+    Ok((Model::new(shape, weights, backend, arena.arena, layout, hip_options.max_rows)?, arena.fallback))
 }
 
 /// What a GPU does where the user leaves it open.

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
+use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -40,7 +41,10 @@ pub async fn models(State(app): State<Arc<App>>) -> Result<Response, ApiError> {
 }
 
 /// `GET /v1/models/{id}`.
-pub async fn model(State(app): State<Arc<App>>, Path(id): Path<String>) -> Result<Response, ApiError> {
+pub async fn model(State(app): State<Arc<App>>, id: Result<Path<String>, PathRejection>) -> Result<Response, ApiError> {
+    let Path(id) = id.map_err(|problem| {
+        ApiError::new(StatusCode::NOT_FOUND, "model_not_found", format!("no model has such a name: {problem}"))
+    })?;
     let loaded = app.loaded()?;
     let name = app.model(&loaded, Some(&id))?;
     Ok(body::answer(&model_entry(&app, &loaded, &name)))
@@ -72,6 +76,7 @@ pub async fn health(State(app): State<Arc<App>>) -> Response {
         "receipt": loaded.receipt,
         "memory": (loaded.memory)(),
         "prefix_cache": prefix_cache(&status),
+        "speculation": status.speculation,
         "requests": requests(&status),
     }))
 }
@@ -145,6 +150,8 @@ pub async fn metrics(State(app): State<Arc<App>>) -> Result<Response, ApiError> 
             ("rows", "Rows of all steps", totals.rows),
             ("prefill_tokens", "Prompt tokens that were read", totals.prefill_tokens),
             ("prefix_hits", "Answers whose prompt's beginning was known", totals.prefix_hits),
+            ("drafted_tokens", "Tokens that the MTP head drafted", status.speculation.total_drafted()),
+            ("accepted_tokens", "Drafts that became tokens", status.speculation.total_accepted()),
             ("refused", "Requests turned away because the queue was full", totals.refused),
         ];
         for (name, help, value) in counters {

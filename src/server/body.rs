@@ -72,9 +72,29 @@ async fn read(headers: &HeaderMap, body: Body, limit: usize) -> Result<Vec<u8>, 
 fn object(bytes: &[u8]) -> Result<Value, ApiError> {
     let bad = |message| ApiError::new(StatusCode::BAD_REQUEST, "invalid_json", message);
     match serde_json::from_slice(bytes) {
-        Ok(object @ Value::Object(_)) => Ok(object),
+        Ok(Value::Object(mut object)) => {
+            object.values_mut().for_each(whole);
+            Ok(object.into())
+        }
         Ok(_) => Err(bad("the body is not a JSON object: send {…}".into())),
         Err(error) => Err(bad(format!("the body is not JSON: {error}"))),
+    }
+}
+
+/// 3.0 is the number 3, as JSON Schema has it, though only some languages write it so. Objects stay as they are: tools and
+/// histories are shown to the model as they were sent.
+fn whole(value: &mut Value) {
+    /// Up to here floats are exact.
+    const EXACT: f64 = (1u64 << f64::MANTISSA_DIGITS) as f64;
+    match value {
+        Value::Array(list) => list.iter_mut().for_each(whole),
+        Value::Number(number) => {
+            let float = number.as_f64().filter(|f| number.is_f64() && f.fract() == 0.0 && f.abs() <= EXACT);
+            if let Some(float) = float {
+                *value = (float as i64).into();
+            }
+        }
+        _ => {}
     }
 }
 
@@ -184,6 +204,18 @@ mod tests {
         for body in ["", "[1]", "3", "{", "{\"list\": []} x"] {
             let error = object(body.as_bytes()).unwrap_err();
             assert_eq!((error.code, error.param), (Some("invalid_json"), None), "{body}");
+        }
+    }
+
+    #[test]
+    fn a_whole_number_may_be_written_with_a_point_but_not_where_the_model_reads_it() {
+        let read = |text: &str| object(text.as_bytes()).unwrap().to_string();
+        assert_eq!(read(r#"{"n":2.0,"prompt":[[1e2,-3.0]],"t":0.5}"#), r#"{"n":2,"prompt":[[100,-3]],"t":0.5}"#);
+        for kept in [r#"{"tools":[{"minimum":1.0}]}"#, r#"{"seed":1e300}"#, r#"{"seed":9223372036854775807}"#] {
+            assert_eq!(
+                serde_json::from_str::<Value>(&read(kept)).unwrap(),
+                serde_json::from_str::<Value>(kept).unwrap()
+            );
         }
     }
 

@@ -139,7 +139,7 @@ impl ApiError {
 }
 
 /// Status and word of one of the crate's errors.
-pub fn kind(error: &Error) -> (StatusCode, &'static str) {
+fn kind(error: &Error) -> (StatusCode, &'static str) {
     match error {
         Error::Invalid(_) => (StatusCode::BAD_REQUEST, "invalid_value"),
         Error::ContextLength { .. } => (StatusCode::BAD_REQUEST, "context_length_exceeded"),

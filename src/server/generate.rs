@@ -26,6 +26,7 @@ const AHEAD: usize = 256;
 /// Events of all answers of one request, each with the number of its answer.
 pub struct Updates {
     receiver: mpsc::Receiver<(usize, TextEvent)>,
+    app: Arc<App>,
     fault: watch::Receiver<Option<String>>,
     stop: Cancel,
     running: usize,
@@ -48,6 +49,13 @@ impl Updates {
             self.running -= 1;
         }
         Some((choice, event))
+    }
+
+    /// An error behind the headers, where no status tells it any more: counted here, as the others are by the guard.
+    pub fn told(&self, error: Error) -> ApiError {
+        let error = ApiError::from(error);
+        self.app.metrics.refused(error.code.unwrap_or("error"));
+        error
     }
 }
 
@@ -84,7 +92,8 @@ fn submit(app: &Arc<App>, loaded: &Arc<Loaded>, ask: &Ask) -> Result<Updates, Ap
     let stop = app.stop_flag();
     let (sender, receiver) = mpsc::channel(AHEAD);
     // From here on: an error below gives the flag back, and stops the answers that were submitted before it.
-    let mut updates = Updates { receiver, fault: app.fault.subscribe(), stop: stop.clone(), running: 0 };
+    let mut updates =
+        Updates { receiver, app: app.clone(), fault: app.fault.subscribe(), stop: stop.clone(), running: 0 };
     let mut answers = Vec::new();
     for source in &ask.sources {
         let prompt = ask.prompt(loaded, source)?;
@@ -132,7 +141,7 @@ fn forward(
         let end = matches!(event, TextEvent::Done(_) | TextEvent::Failed(_));
         match &event {
             TextEvent::Done(done) => metrics.ended(done),
-            TextEvent::Failed(error) => metrics.failed(error),
+            TextEvent::Failed(_) => metrics.failed(),
             TextEvent::Part(_) | TextEvent::Token(_) | TextEvent::Prefill { .. } => {}
         }
         let last_call = one_call && matches!(event, TextEvent::Part(Part::ToolEnd { .. }));

@@ -11,8 +11,6 @@ use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
 
 use crate::engine::{StopReason, TextDone};
-use crate::error::Error;
-use crate::server::error::kind;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Route {
@@ -77,7 +75,7 @@ impl Metrics {
         self.requests.get_or_create(&Route { route: route.to_string(), status }).inc();
     }
 
-    /// A request was turned away.
+    /// A request was told of an error.
     pub fn refused(&self, kind: &str) {
         self.errors.get_or_create(&Kind { kind: kind.to_string() }).inc();
     }
@@ -90,10 +88,9 @@ impl Metrics {
         self.generated_tokens.inc_by(done.usage.generated as u64);
     }
 
-    /// An answer ended by an error.
-    pub fn failed(&self, error: &Error) {
+    /// An answer ended by an error, which is counted where it is told.
+    pub fn failed(&self) {
         self.answers.get_or_create(&Reason { reason: "failed".to_string() }).inc();
-        self.refused(kind(error).1);
     }
 
     /// A client went away before its answer's end.

@@ -5,6 +5,7 @@
 //! Not here: real answers (tests/serve_stream.rs).
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
@@ -13,9 +14,9 @@ use super::anthropic::answer as anthropic;
 use super::error::ApiError;
 use super::responses::{answer as responses, events};
 use super::stream::{Frame, Translator};
-use crate::engine::{MemoryUse, StopReason, TextDone, TextEvent, Usage};
+use crate::engine::{MemoryUse, StopReason, TextDone, TextEvent, Token, Usage};
 use crate::error::Error;
-use crate::text::Event as Part;
+use crate::text::{Event as Part, Tokenizer};
 
 fn argument(text: &str, json: &str) -> TextEvent {
     TextEvent::Part(Part::ToolArgument { index: 0, parameter: "town".into(), text: text.into(), json: json.into() })
@@ -98,10 +99,34 @@ fn a_messages_stream_is_the_kept_bytes() {
     check("messages.txt", &play(anthropic::Events::new(anthropic::Frame::new("ember".into()))));
 }
 
+fn response(body: Value) -> events::Events {
+    let tokenizer = Tokenizer::from_json(include_bytes!("../../models/ember/tokenizer.json"), None).unwrap();
+    events::Events::new(responses::Frame::new(&body, "ember", 0.7, 0.95, &Arc::new(tokenizer)))
+}
+
 #[test]
 fn a_responses_stream_is_the_kept_bytes() {
-    let frame = || responses::Frame::new(&json!({"instructions": "Be brief."}), "ember", 0.7, 0.95);
-    check("responses.txt", &play(events::Events::new(frame())));
+    check("responses.txt", &play(response(json!({"instructions": "Be brief."}))));
+}
+
+#[test]
+fn probabilities_come_with_the_text_they_belong_to_and_all_of_them_at_the_items_end() {
+    let token = |id| TextEvent::Token(Token { id, logprob: Some(-0.5), top: Vec::new() });
+    let text = |text: &str| TextEvent::Part(Part::Content(text.into()));
+    let call = TextEvent::Part(Part::ToolStart { index: 0, name: "f".into() });
+    let mut translator = response(json!({}));
+    // The second and the third token complete one piece; the last one's white space before a call is never shown.
+    let script = [token(300), text("a"), token(301), token(302), text("bc"), token(303), call];
+    let frames: Vec<Frame> = script.into_iter().flat_map(|event| translator.event(0, event)).collect();
+    let count = |name: &str, pointer: &str| -> Vec<usize> {
+        let named = frames.iter().filter(|frame| frame.event == Some(name));
+        let data = named.map(|frame| serde_json::from_str::<Value>(&frame.data).unwrap());
+        data.filter_map(|data| Some(data.pointer(pointer)?.as_array()?.len())).collect()
+    };
+    assert_eq!(count("response.output_text.delta", "/logprobs"), [1, 2]);
+    assert_eq!(count("response.output_text.done", "/logprobs"), [4]);
+    assert_eq!(count("response.content_part.done", "/part/logprobs"), [4]);
+    assert_eq!(count("response.output_item.done", "/item/content/0/logprobs"), [4]);
 }
 
 #[test]
@@ -112,8 +137,7 @@ fn an_error_behind_the_headers_is_the_last_event_in_each_shape() {
         bytes(told),
         "event: error\ndata: {\"type\":\"error\",\"error\":{\"type\":\"api_error\",\"message\":\"layer 3 is NaN\"}}\n\n"
     );
-    let frame = responses::Frame::new(&json!({}), "ember", 0.7, 0.95);
-    let told = events::Events::new(frame).failed(error());
+    let told = response(json!({})).failed(error());
     assert!(told.len() == 1 && told[0].event == Some("response.failed"), "{told:?}");
 }
 

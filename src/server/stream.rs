@@ -78,12 +78,12 @@ impl<T: Translator> Running<T> {
             let frames = match self.updates.next().await {
                 Some((_, TextEvent::Failed(error))) => {
                     self.ended = true;
-                    self.translator.failed(error.into())
+                    self.translator.failed(self.updates.told(error))
                 }
                 // Nobody but the server itself cancels a request whose connection is open.
                 Some((_, TextEvent::Done(done))) if done.reason == StopReason::Cancelled => {
                     self.ended = true;
-                    self.translator.failed(Error::Cancelled.into())
+                    self.translator.failed(self.updates.told(Error::Cancelled))
                 }
                 Some((choice, event)) => self.translator.event(choice, event),
                 None => {

@@ -46,6 +46,11 @@ assert answer.role == "assistant"
 stopped = client.messages.create(model="ember", max_tokens=200, messages=SAY, stop_sequences=["e"], extra_body={"temperature": 0})
 assert (stopped.stop_reason, stopped.stop_sequence) == ("stop_sequence", "e")
 
+# Breaking off.
+with client.messages.stream(model="ember", max_tokens=1500, messages=SAY) as stream:
+    next(iter(stream))
+assert client.messages.create(model="ember", max_tokens=1, messages=SAY).content
+
 for make, kind in [
     (lambda: client.messages.create(model="claude", max_tokens=1, messages=SAY), anthropic.NotFoundError),
     (lambda: client.messages.create(model="ember", max_tokens=1, messages=[]), anthropic.BadRequestError),

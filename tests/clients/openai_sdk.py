@@ -105,6 +105,14 @@ history = SAY + [item.to_dict() for item in called.output]
 history.append({"type": "function_call_output", "call_id": item.call_id, "output": "sunny"})
 assert client.responses.create(model="ember", input=history, max_output_tokens=20).id
 
+scored = client.responses.create(
+    model="ember", input="Hello!", max_output_tokens=20, temperature=0, reasoning={"effort": "none"},
+    include=["message.output_text.logprobs"], top_logprobs=2,
+)
+tokens = scored.output[0].content[0].logprobs
+assert "".join(token.token for token in tokens).strip() == scored.output_text.strip()
+assert all(len(token.top_logprobs) == 2 and token.logprob <= 0 for token in tokens)
+
 # Errors are the SDK's own classes.
 for make, kind in [
     (lambda: client.chat.completions.create(model="gpt-4", messages=SAY), openai.NotFoundError),

@@ -5,6 +5,7 @@ cd "$(dirname "$0")/../.."
 venv=target/clients/venv
 [ -x "$venv/bin/python" ] || python3 -m venv "$venv"
 "$venv/bin/pip" install --quiet --requirement tests/clients/requirements.txt
+cargo build --quiet --locked --manifest-path tests/clients/async_openai/Cargo.toml --target-dir target/clients/cargo
 # The page's test drives a real browser where the system has one (Debian: chromium chromium-driver).
 if [ "${1:-}" = page ]; then
     packages="chromium chromium-driver"

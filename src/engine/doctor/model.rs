@@ -42,7 +42,7 @@ pub fn compare(gpu: Gpu, source: &Source, progress: &mut dyn FnMut(&Outcome)) ->
         ..LoadOptions::default()
     };
     let mut cpu = load::cpu(load::open(source)?, &options, &mut |_| {})?;
-    let mut hip = load::hip(load::open(source)?, gpu, &options, &mut |_| {})?;
+    let (mut hip, _) = load::hip(load::open(source)?, gpu, &options, &mut |_| {})?;
     let (wanted, got) = (Seen::default(), Seen::default());
     cpu.set_observers(Some(wanted.observer()), None);
     hip.set_observers(Some(got.observer()), None);

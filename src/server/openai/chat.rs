@@ -14,12 +14,9 @@ use crate::server::error::ApiError;
 use crate::server::wire::Ask;
 use crate::server::wire::content::Content;
 use crate::server::wire::form::{Form, StructuredOutputs, response_format};
-use crate::server::wire::sampling::{Sampling, most_tokens};
+use crate::server::wire::sampling::{Sampling, logprobs, most_tokens};
 use crate::server::wire::tools::{self, Tool};
 use crate::text::{Conversation, Message, Role, ToolCall};
-
-/// The most alternatives a token may be reported with, as on OpenAI's servers.
-const MOST_TOP_LOGPROBS: i64 = 20;
 
 #[derive(Debug, Deserialize)]
 struct Request {
@@ -138,7 +135,7 @@ impl Asked {
         ask.stops = sampling.stops()?;
         ask.copies = sampling.copies()?;
         ask.ignore_stop_ids = sampling.ignore_eos == Some(true);
-        ask.logprobs = request.logprobs()?;
+        ask.logprobs = logprobs(request.logprobs == Some(true), request.top_logprobs, "set logprobs to true")?;
         ask.one_call = request.parallel_tool_calls == Some(false);
         ask.form = Form { content, field: "response_format", choice };
         Ok(Asked {
@@ -177,19 +174,6 @@ impl Request {
         match refusals.into_iter().find(|(_, given, _)| *given) {
             Some((field, _, message)) => Err(ApiError::unsupported(field, message)),
             None => Ok(()),
-        }
-    }
-
-    fn logprobs(&self) -> Result<Option<usize>, ApiError> {
-        let top = self.top_logprobs.unwrap_or(0);
-        if !(0..=MOST_TOP_LOGPROBS).contains(&top) {
-            let message = format!("top_logprobs is {top}: use 0 to {MOST_TOP_LOGPROBS}");
-            return Err(ApiError::field("top_logprobs", message));
-        }
-        match (self.logprobs, self.top_logprobs) {
-            (Some(true), _) => Ok(Some(top as usize)),
-            (_, Some(1..)) => Err(ApiError::field("top_logprobs", "it needs logprobs: set that to true")),
-            _ => Ok(None),
         }
     }
 

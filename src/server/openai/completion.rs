@@ -13,12 +13,10 @@ use crate::server::App;
 use crate::server::body::Fields;
 use crate::server::error::ApiError;
 use crate::server::wire::form::{Form, StructuredOutputs, response_format};
-use crate::server::wire::sampling::{Sampling, most_tokens};
+use crate::server::wire::sampling::{MOST_TOP_LOGPROBS, Sampling, most_tokens};
 use crate::server::wire::tools::Choice;
 use crate::server::wire::{Ask, MOST_CHOICES, Source};
 
-/// The most alternatives a token may be reported with.
-const MOST_LOGPROBS: i64 = 20;
 /// Tokens of an answer where the request names no limit, as on OpenAI's servers.
 const DEFAULT_MAX_TOKENS: usize = 16;
 
@@ -91,8 +89,8 @@ impl Asked {
         }
         let logprobs = match request.logprobs {
             None => None,
-            Some(n @ 0..=MOST_LOGPROBS) => Some(n as usize),
-            Some(n) => return Err(ApiError::field("logprobs", format!("it is {n}: use 0 to {MOST_LOGPROBS}"))),
+            Some(n @ 0..=MOST_TOP_LOGPROBS) => Some(n as usize),
+            Some(n) => return Err(ApiError::field("logprobs", format!("it is {n}: use 0 to {MOST_TOP_LOGPROBS}"))),
         };
         let echo = (request.echo == Some(true)).then(|| sources.iter().map(|source| shown(loaded, source)).collect());
         if echo.is_some() && logprobs.is_some() {

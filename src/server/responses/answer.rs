@@ -4,19 +4,23 @@
 //! Always true: a response that was cut says so and why.
 //! Not here: the order of events (`events`).
 
+use std::sync::Arc;
+
 use serde_json::{Value, json};
 
-use crate::engine::{StopReason, TextDone};
-use crate::server::wire::answer::{Answer, Counts, id, now};
+use crate::engine::{StopReason, TextDone, Token};
+use crate::server::wire::answer::{Answer, Counts, id, logprobs, now};
+use crate::text::Tokenizer;
 
 /// What belongs to the whole response.
 pub struct Frame {
     response: Value,
+    tokenizer: Arc<Tokenizer>,
 }
 
 impl Frame {
     /// For one request; `object` is its body, of which the response repeats parts.
-    pub fn new(object: &Value, model: &str, temperature: f32, top_p: f32) -> Frame {
+    pub fn new(object: &Value, model: &str, temperature: f32, top_p: f32, tokenizer: &Arc<Tokenizer>) -> Frame {
         let or = |name: &str, default: Value| object.get(name).filter(|v| !v.is_null()).cloned().unwrap_or(default);
         let response = json!({
             "id": id("resp_"),
@@ -39,11 +43,17 @@ impl Frame {
             "text": or("text", json!({"format": {"type": "text"}})),
             "tool_choice": or("tool_choice", "auto".into()),
             "tools": or("tools", json!([])),
+            "top_logprobs": or("top_logprobs", 0.into()),
             "top_p": short(top_p),
             "truncation": "disabled",
             "usage": null,
         });
-        Frame { response }
+        Frame { response, tokenizer: tokenizer.clone() }
+    }
+
+    /// Tokens with their probabilities, as this API lists them: as chats do.
+    pub fn logprobs(&self, tokens: &[Token]) -> Vec<Value> {
+        logprobs(tokens, &self.tokenizer)
     }
 
     /// As it stands while it is being made.
@@ -87,7 +97,8 @@ impl Frame {
             output.push(reasoning(&id("rs_"), &answer.reasoning, "completed"));
         }
         if !answer.content.is_empty() {
-            output.push(message(&id("msg_"), Some(&answer.content), status(done)));
+            let part = text_part(&answer.content, &self.logprobs(&answer.tokens));
+            output.push(message(&id("msg_"), Some(part), status(done)));
         }
         for call in &answer.calls {
             output.push(function_call(&id("fc_"), &call.id, &call.name, &call.arguments, "completed"));
@@ -113,14 +124,14 @@ pub fn reasoning_part(text: &str) -> Value {
 }
 
 /// An item of text; without its part while it is being begun.
-pub fn message(id: &str, text: Option<&str>, status: &str) -> Value {
-    let content: Vec<Value> = text.map(text_part).into_iter().collect();
+pub fn message(id: &str, part: Option<Value>, status: &str) -> Value {
+    let content: Vec<Value> = part.into_iter().collect();
     json!({"id": id, "type": "message", "status": status, "role": "assistant", "content": content})
 }
 
-/// A part of text.
-pub fn text_part(text: &str) -> Value {
-    json!({"type": "output_text", "text": text, "annotations": [], "logprobs": []})
+/// A part of text, with its tokens' probabilities where they were asked for.
+pub fn text_part(text: &str, logprobs: &[Value]) -> Value {
+    json!({"type": "output_text", "text": text, "annotations": [], "logprobs": logprobs})
 }
 
 /// An item that calls a function.

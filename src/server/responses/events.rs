@@ -2,7 +2,7 @@
 //!
 //! Owns: their names, numbers and order.
 //! Always true: `response.created` comes first; one item is open at a time; every `added` has its `done`; the last
-//! event holds the whole response.
+//! event holds the whole response; a token's probability comes with the text that the token completed.
 //! Not here: the shapes of items (`answer`), the stream's loop (`stream`).
 
 use serde_json::{Value, json};
@@ -20,6 +20,8 @@ struct Item {
     id: String,
     /// Its text, or its arguments.
     text: String,
+    /// Its tokens with their probabilities.
+    logprobs: Vec<Value>,
 }
 
 enum Kind {
@@ -33,6 +35,8 @@ pub struct Events {
     frame: Frame,
     number: u64,
     open: Option<Item>,
+    /// Tokens whose text has not come yet.
+    pending: Vec<Value>,
     /// Items that have ended.
     output: Vec<Value>,
     frames: Vec<Sse>,
@@ -41,7 +45,7 @@ pub struct Events {
 impl Events {
     /// At the beginning.
     pub fn new(frame: Frame) -> Events {
-        Events { frame, number: 0, open: None, output: Vec::new(), frames: Vec::new() }
+        Events { frame, number: 0, open: None, pending: Vec::new(), output: Vec::new(), frames: Vec::new() }
     }
 
     fn say(&mut self, name: &'static str, mut data: Value) {
@@ -68,7 +72,7 @@ impl Events {
             Kind::Text => ("msg_", false),
             Kind::Call { .. } => ("fc_", true),
         };
-        let item = Item { kind, id: id(prefix), text: String::new() };
+        let item = Item { kind, id: id(prefix), text: String::new(), logprobs: Vec::new() };
         let begun = item.value("in_progress");
         self.say("response.output_item.added", json!({"output_index": self.output.len(), "item": begun}));
         if !is_call {
@@ -78,11 +82,14 @@ impl Events {
     }
 
     fn close(&mut self, status: &str) {
-        let Some(item) = self.open.take() else { return };
+        let Some(mut item) = self.open.take() else { return };
         match &item.kind {
             Kind::Reasoning => self.about("response.reasoning_text.done", &item, json!({"text": item.text})),
             Kind::Text => {
-                self.about("response.output_text.done", &item, json!({"text": item.text, "logprobs": []}));
+                // White space at the end, which is not shown, has tokens all the same.
+                item.logprobs.append(&mut self.pending);
+                let data = json!({"text": item.text, "logprobs": item.logprobs});
+                self.about("response.output_text.done", &item, data);
             }
             Kind::Call { name, .. } => {
                 let data = json!({"name": name, "arguments": item.text});
@@ -124,7 +131,11 @@ impl Events {
                 if !self.open.as_ref().is_some_and(|item| matches!(item.kind, Kind::Text)) {
                     self.open(Kind::Text);
                 }
-                let data = json!({"delta": text, "logprobs": []});
+                let logprobs = std::mem::take(&mut self.pending);
+                let data = json!({"delta": text, "logprobs": logprobs});
+                if let Some(item) = &mut self.open {
+                    item.logprobs.extend(logprobs);
+                }
                 self.delta("response.output_text.delta", text, data);
             }
             Part::ToolStart { name, .. } => self.open(Kind::Call { id: id("call_"), name }),
@@ -154,7 +165,7 @@ impl Item {
         let begun = status == "in_progress";
         match &self.kind {
             Kind::Reasoning => reasoning(&self.id, &self.text, status),
-            Kind::Text => message(&self.id, (!begun).then_some(&self.text), status),
+            Kind::Text => message(&self.id, (!begun).then(|| self.part()), status),
             Kind::Call { id, name } => function_call(&self.id, id, name, &self.text, status),
         }
     }
@@ -162,7 +173,7 @@ impl Item {
     fn part(&self) -> Value {
         match self.kind {
             Kind::Reasoning => reasoning_part(&self.text),
-            Kind::Text | Kind::Call { .. } => text_part(&self.text),
+            Kind::Text | Kind::Call { .. } => text_part(&self.text, &self.logprobs),
         }
     }
 }
@@ -179,7 +190,8 @@ impl Translator for Events {
         match event {
             TextEvent::Part(part) => self.part(part),
             TextEvent::Done(done) => self.done(&done),
-            TextEvent::Prefill { .. } | TextEvent::Token(_) | TextEvent::Failed(_) => {}
+            TextEvent::Token(token) => self.pending.extend(self.frame.logprobs(&[token])),
+            TextEvent::Prefill { .. } | TextEvent::Failed(_) => {}
         }
         std::mem::take(&mut self.frames)
     }

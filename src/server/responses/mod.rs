@@ -23,7 +23,8 @@ pub async fn responses(State(app): State<Arc<App>>, request: Request) -> Result<
     let object = body::json(&parts.headers, body, app.options.body_limit).await?;
     let loaded = app.loaded()?;
     let asked = request::Asked::read(&object, &app, &loaded)?;
-    let frame = answer::Frame::new(&object, &asked.model, asked.ask.params.temperature, asked.ask.params.top_p);
+    let params = &asked.ask.params;
+    let frame = answer::Frame::new(&object, &asked.model, params.temperature, params.top_p, &loaded.text.tokenizer);
     let updates = generate::start(&app, &loaded, asked.ask).await?;
     if asked.stream {
         return Ok(stream::respond(updates, events::Events::new(frame)));

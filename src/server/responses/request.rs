@@ -14,9 +14,13 @@ use crate::server::error::ApiError;
 use crate::server::wire::Ask;
 use crate::server::wire::content::Content;
 use crate::server::wire::form::{Form, response_format};
-use crate::server::wire::sampling::{Sampling, most_tokens};
+use crate::server::wire::sampling::{Sampling, logprobs, most_tokens};
 use crate::server::wire::tools::{self, Tool};
 use crate::text::{Conversation, Message, Role, ToolCall};
+
+/// What `include` asks for log-probabilities with.
+const LOGPROBS: &str = "message.output_text.logprobs";
+const INCLUDED: &str = "nothing more than the answer can be included, and its message.output_text.logprobs";
 
 #[derive(Debug, Deserialize)]
 struct Request {
@@ -124,6 +128,9 @@ impl Asked {
         ask.max_tokens = most_tokens("max_output_tokens", request.max_output_tokens)?;
         ask.form = Form { content, field: "text.format", choice };
         ask.one_call = request.parallel_tool_calls == Some(false);
+        let included = request.include.iter().flatten().any(|what| what == LOGPROBS);
+        let how = format!("include [\"{LOGPROBS}\"]");
+        ask.logprobs = logprobs(included, request.top_logprobs, &how)?;
         Ok(Asked { ask, model, stream: request.stream == Some(true) })
     }
 }
@@ -133,7 +140,8 @@ impl Request {
     fn refuse(&self) -> Result<(), ApiError> {
         let given = |value: &Option<Value>| value.as_ref().is_some_and(|v| !v.is_null());
         let stateless = "nothing is kept between requests: send the whole history as input";
-        let included = |list: &Vec<String>| list.iter().any(|what| what != "reasoning.encrypted_content");
+        let known = |what: &String| what == LOGPROBS || what == "reasoning.encrypted_content";
+        let included = |list: &Vec<String>| !list.iter().all(known);
         let refusals = [
             ("previous_response_id", self.previous_response_id.is_some(), stateless),
             ("conversation", given(&self.conversation), stateless),
@@ -141,8 +149,7 @@ impl Request {
             ("background", self.background == Some(true), "use a stream instead"),
             ("prompt", given(&self.prompt), "there are no stored prompts: send the text as input"),
             ("truncation", self.truncation.as_deref() == Some("auto"), "nothing is cut silently: use disabled"),
-            ("include", self.include.as_ref().is_some_and(included), "nothing more than the answer can be included"),
-            ("top_logprobs", self.top_logprobs.is_some_and(|n| n > 0), "use /v1/chat/completions for them"),
+            ("include", self.include.as_ref().is_some_and(included), INCLUDED),
             ("max_tool_calls", self.max_tool_calls.is_some(), "the engine calls nobody itself: leave it out"),
         ];
         match refusals.into_iter().find(|(_, given, _)| *given) {

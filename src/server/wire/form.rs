@@ -171,7 +171,15 @@ fn value(rule: &str, schema: &Value, parameters: &Value) -> String {
         return format!("{rule}: ({}) {end}\n", texts.join(" | "));
     }
     if kinds.is_empty() || kinds.contains(&"string") {
-        return format!("{rule}[lazy]: /(.|\\n)*/ {end}\n");
+        let end = end.as_str();
+        return match limits(schema, end).filter(|_| kinds.iter().all(|kind| ["string", "null"].contains(kind))) {
+            Some(text) => {
+                let null = if kinds.contains(&"null") { format!(" | \"null\" {end}") } else { String::new() };
+                let name = rule.to_uppercase();
+                format!("{rule}: {rule}_text{null}\n{rule}_text[lazy]: {name}\n{name}: {text}\n")
+            }
+            None => format!("{rule}[lazy]: /(.|\\n)*/ {end}\n"),
+        };
     }
     // What the schema refers to stands beside it.
     let mut schema = schema.as_object().cloned().unwrap_or_default();
@@ -181,6 +189,38 @@ fn value(rule: &str, schema: &Value, parameters: &Value) -> String {
         .collect();
     schema.extend(shared);
     format!("{rule}: {rule}_json {end}\n{rule}_json: %json {}\n", Grammar::bounded(&Value::Object(schema)))
+}
+
+/// A text of the length and pattern that a schema asks for, and its end, as a terminal of which the shortest match
+/// counts; `None` if the schema asks for neither.
+fn limits(schema: &Value, end: &str) -> Option<String> {
+    let (least, most) = (schema["minLength"].as_u64(), schema["maxLength"].as_u64());
+    let pattern = schema["pattern"].as_str();
+    if least.is_none() && most.is_none() && pattern.is_none() {
+        return None;
+    }
+    let least = least.unwrap_or(0);
+    let length = format!("/(?s:.{{{least},{}}})/", most.map_or(String::new(), |n| n.to_string()));
+    let Some(pattern) = pattern else {
+        // An end that comes too early is none: the text would be cut there. (To forbid every other end too is the same
+        // language, but a bound of 3,000 characters then takes llguidance more fuel than a grammar has.)
+        let early = match least.checked_sub(1) {
+            Some(shorter) => format!(" & ~(/(?s:.{{0,{shorter}}})/ {end} /(?s:.*)/)"),
+            None => String::new(),
+        };
+        return Some(format!("{length} {end}{early}"));
+    };
+    // A schema's pattern is searched for, a terminal must match as a whole.
+    let (before, pattern) = match pattern.strip_prefix('^') {
+        Some(rest) => ("", rest),
+        None => ("(?s:.*)", pattern),
+    };
+    let (pattern, behind) = match pattern.strip_suffix('$').filter(|rest| !rest.ends_with('\\')) {
+        Some(rest) => (rest, ""),
+        None => (pattern, "(?s:.*)"),
+    };
+    let pattern = Grammar::pattern(pattern);
+    Some(format!("({length} & /{before}(?:{pattern}){behind}/) {end} & ~(/(?s:.*)/ {end} /(?s:.+)/)"))
 }
 
 /// A text as a literal of the grammar.
@@ -223,6 +263,28 @@ mod tests {
         assert!(text.contains("value_0_0[lazy]: ") && text.contains("value_0_1_json: %json"), "{text}");
         let (text, after) = lark(&form, false, false).unwrap();
         assert!(!after && text.starts_with("start: calls\n"), "{text}");
+    }
+
+    #[test]
+    fn a_texts_limits_become_a_terminal_that_ends_where_the_parameter_does() {
+        let parameters = Value::Null;
+        let rule = |schema: Value| value("v", &schema, &parameters);
+        assert!(rule(json!({"type": "string"})).starts_with("v[lazy]: "));
+        let end = "\"\\n</parameter>\\n\"";
+        let short = rule(json!({"type": ["string", "null"], "maxLength": 9}));
+        let expected = format!("v: v_text | \"null\" {end}\nv_text[lazy]: V\nV: /(?s:.{{0,9}})/ {end}\n");
+        assert_eq!(short, expected);
+        let untyped = rule(json!({"minLength": 3}));
+        let expected = format!("V: /(?s:.{{3,}})/ {end} & ~(/(?s:.{{0,2}})/ {end} /(?s:.*)/)\n");
+        assert!(untyped.ends_with(&expected), "without a type it is a text: {untyped}");
+        let number = rule(json!({"type": ["string", "integer"], "maxLength": 9}));
+        assert!(number.starts_with("v[lazy]: "), "a number has no length: {number}");
+        for (pattern, terminal) in
+            [("^a|b$", "/(?:a|b)/"), (r"a/\d", r"/(?s:.*)(?:a\/[0-9])(?s:.*)/"), (r"^a\/\$", r"/(?:a\/\$)(?s:.*)/")]
+        {
+            let rule = rule(json!({"type": "string", "minLength": 2, "pattern": pattern}));
+            assert!(rule.contains(&format!("(/(?s:.{{2,}})/ & {terminal})")), "{rule}");
+        }
     }
 
     #[test]

@@ -68,6 +68,8 @@ pub enum Stop {
     Many(Vec<String>),
 }
 
+/// The most alternatives a token may be reported with, as on OpenAI's servers.
+pub const MOST_TOP_LOGPROBS: i64 = 20;
 /// The most stop strings of one request: each is compared with every piece of text.
 const MOST_STOPS: usize = 16;
 
@@ -151,6 +153,21 @@ pub fn stops(field: &str, list: Vec<String>) -> Result<Vec<String>, ApiError> {
     match list.iter().any(String::is_empty) {
         true => Err(ApiError::field(field, "a stop string is empty: leave it out")),
         false => Ok(list),
+    }
+}
+
+/// Likeliest ids to report with every token: `top` of them where log-probabilities are `wanted` at all. `how` says how
+/// to want them.
+pub fn logprobs(wanted: bool, top: Option<i64>, how: &str) -> Result<Option<usize>, ApiError> {
+    let count = top.unwrap_or(0);
+    if !(0..=MOST_TOP_LOGPROBS).contains(&count) {
+        let message = format!("top_logprobs is {count}: use 0 to {MOST_TOP_LOGPROBS}");
+        return Err(ApiError::field("top_logprobs", message));
+    }
+    match (wanted, count) {
+        (true, _) => Ok(Some(count as usize)),
+        (false, 0) => Ok(None),
+        (false, _) => Err(ApiError::field("top_logprobs", format!("it needs log-probabilities: {how}"))),
     }
 }
 
