@@ -312,7 +312,7 @@ fn inspect_describes_the_model_and_plans_before_loading() {
         |kept: &str| -> u64 { groups.iter().filter(|g| g["kept"] == kept).map(|g| g["bytes"].as_u64().unwrap()).sum() };
     assert_eq!(summary["memory_bytes"], bytes("memory") + bytes("memory_for_drafts"));
     assert_eq!((summary["file_bytes"].as_u64(), bytes("nowhere")), (Some(bytes("file")), 0));
-    let table_line = table.lines().find(|line| line.contains("n-gram table   ")).unwrap_or_default();
-    assert!(bytes("file") > 0 && table_line.contains("in its file"), "{table}");
+    assert!(bytes("file") > 0);
+    assert!(table.lines().any(|line| line.contains("n-gram table") && line.contains("in its file")), "{table}");
     assert!(!out(&["inspect", "--plan"]).trim().is_empty());
 }
