@@ -307,5 +307,12 @@ fn inspect_describes_the_model_and_plans_before_loading() {
     let groups = summary["groups"].as_array().unwrap();
     let sum: u64 = groups.iter().map(|group| group["parameters"].as_u64().unwrap()).sum();
     assert_eq!(summary["parameters"].as_u64(), Some(sum));
+    // Everything is resident but the n-gram table.
+    let bytes =
+        |kept: &str| -> u64 { groups.iter().filter(|g| g["kept"] == kept).map(|g| g["bytes"].as_u64().unwrap()).sum() };
+    assert_eq!(summary["memory_bytes"], bytes("memory") + bytes("memory_for_drafts"));
+    assert_eq!((summary["file_bytes"].as_u64(), bytes("nowhere")), (Some(bytes("file")), 0));
+    assert!(bytes("file") > 0);
+    assert!(table.lines().any(|line| line.contains("n-gram table") && line.contains("in its file")), "{table}");
     assert!(!out(&["inspect", "--plan"]).trim().is_empty());
 }

@@ -31,6 +31,9 @@ fn a_written_file_answers_like_the_model_it_came_from() {
     let inspected = program.run(&["inspect", "-m", &folder]);
     assert_eq!(inspected.code, 0, "{}", inspected.err);
     assert!(inspected.out.contains("MTP head") && !inspected.out.contains("other"), "{}", inspected.out);
+    // A file needs no option.
+    let file = program.run(&["inspect", "ember.gguf"]);
+    assert_eq!(file.out.split_once('\n').unwrap().1, inspected.out.split_once('\n').unwrap().1, "{}", file.err);
 }
 
 #[test]

@@ -337,6 +337,9 @@ pub struct ScoreArgs {
 /// `hipfire inspect`.
 #[derive(Debug, Args)]
 pub struct InspectArgs {
+    /// Folder or GGUF file of the model, instead of --model
+    #[arg(value_name = "DIR|FILE")]
+    pub file: Option<PathBuf>,
     /// Print the memory plan for these settings; nothing is loaded
     #[arg(long)]
     pub plan: bool,

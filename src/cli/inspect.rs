@@ -7,7 +7,7 @@
 use super::Failure;
 use super::args::InspectArgs;
 use super::ui::Output;
-use crate::engine::{KernelList, Summary, describe, list_kernels, memory_plan};
+use crate::engine::{Kept, KernelList, Summary, describe, list_kernels, memory_plan};
 
 /// Prints the summary or the plan.
 pub fn inspect(args: &InspectArgs) -> Result<(), Failure> {
@@ -20,7 +20,10 @@ pub fn inspect(args: &InspectArgs) -> Result<(), Failure> {
         }
         return Ok(());
     }
-    let options = args.serving.apply(args.model.load_options(args.speculation.options()));
+    let mut options = args.serving.apply(args.model.load_options(args.speculation.options()));
+    if let Some(file) = &args.file {
+        options.model = Some(file.clone()).filter(|file| file.as_os_str() != "embedded");
+    }
     if args.plan {
         let plan = memory_plan(&options)?;
         match args.json {
@@ -43,20 +46,32 @@ fn table(summary: &Summary) -> String {
     for fact in &summary.shape {
         text += &format!("  {:<30} {}\n", fact.name, fact.value);
     }
-    text += &format!("\n  {:<30} {:>8} {:>16} {:>14}  types\n", "group", "tensors", "parameters", "bytes");
+    text +=
+        &format!("\n  {:<30} {:>8} {:>16} {:>14}  {:<23} types\n", "group", "tensors", "parameters", "bytes", "kept");
     for group in &summary.groups {
         let types = group.types.join(" ");
         let line = format!(
-            "  {:<30} {:>8} {:>16} {:>14}  {types}",
+            "  {:<30} {:>8} {:>16} {:>14}  {:<23} {types}",
             group.name,
             group.tensors,
             grouped(group.parameters),
-            grouped(group.bytes)
+            grouped(group.bytes),
+            match group.kept {
+                Kept::Memory => "in memory",
+                Kept::MemoryForDrafts => "in memory, for drafts",
+                Kept::File => "in its file",
+                Kept::Nowhere => "not read",
+            }
         );
         text += &format!("{}\n", line.trim_end());
     }
     let tensors: usize = summary.groups.iter().map(|group| group.tensors).sum();
-    text + &format!("  {:<30} {tensors:>8} {:>16} {:>14}\n", "all", grouped(summary.parameters), grouped(summary.bytes))
+    text +=
+        &format!("  {:<30} {tensors:>8} {:>16} {:>14}\n", "all", grouped(summary.parameters), grouped(summary.bytes));
+    for (name, bytes) in [("in memory", summary.memory_bytes), ("in its file", summary.file_bytes)] {
+        text += &format!("  {name:<30} {:>8} {:>16} {:>14}\n", "", "", grouped(bytes));
+    }
+    text
 }
 
 fn kernel_table(list: &KernelList) -> String {

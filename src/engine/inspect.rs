@@ -1,6 +1,6 @@
-//! What a model is, without loading it: its shape, and parameters and bytes by group.
+//! What a model is, without loading it: its shape, parameters and bytes by group, and where the bytes are in a run.
 //!
-//! Owns: which group a tensor belongs to, and the sums.
+//! Owns: which group a tensor belongs to, where a group is kept, and the sums.
 //! Always true: only headers and config.json are read; every byte of every tensor is in exactly one group.
 //! Not here: the memory plan (`arena::plan`), printing (`cli::inspect`).
 
@@ -22,6 +22,24 @@ pub struct Summary {
     pub parameters: u64,
     /// Bytes of all groups.
     pub bytes: u64,
+    /// Those that a run keeps in memory.
+    pub memory_bytes: u64,
+    /// Those that stay in their file.
+    pub file_bytes: u64,
+}
+
+/// Where a run has a group's bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kept {
+    /// Resident, of the device that runs the model.
+    Memory,
+    /// Resident if tokens are drafted.
+    MemoryForDrafts,
+    /// On disk: a token reads a few rows.
+    File,
+    /// Not read.
+    Nowhere,
 }
 
 /// One line about the shape.
@@ -46,22 +64,24 @@ pub struct Group {
     pub bytes: u64,
     /// Element types, each once.
     pub types: Vec<String>,
+    /// Where a run has them.
+    pub kept: Kept,
 }
 
 /// Groups in the order they are shown, with a part of the tensor's name that tells; the first match counts, the last
 /// one matches everything.
-const GROUPS: [(&str, &[&str]); 11] = [
-    ("vision tower (not used)", &["visual."]),
-    ("MTP head", &["mtp."]),
-    ("routed experts", &[".mlp.experts.", "_exps."]),
-    ("shared experts and routers", &[".mlp.", "_shexp.", ".ffn_gate_inp."]),
-    ("hyper-connections", &["hyper_connection", ".hc_attn_", ".hc_ffn_", "output_hc_"]),
-    ("GDN mixers", &[".linear_attn.", ".attn_qkv.", ".attn_gate.", ".ssm_"]),
-    ("QSA attention", &[".self_attn.", ".attn_", ".indexer."]),
-    ("n-gram table", &["ngram_embedding.", "per_layer_token_embd.", "ple_ngram_embd."]),
-    ("n-gram embedding, dense part", &[".ple.", ".ple_"]),
-    ("embedding and head", &["embed_tokens.", "lm_head.", "token_embd.", "output."]),
-    ("other", &[""]),
+const GROUPS: [(&str, Kept, &[&str]); 11] = [
+    ("vision tower (not used)", Kept::Nowhere, &["visual."]),
+    ("MTP head", Kept::MemoryForDrafts, &["mtp."]),
+    ("routed experts", Kept::Memory, &[".mlp.experts.", "_exps."]),
+    ("shared experts and routers", Kept::Memory, &[".mlp.", "_shexp.", ".ffn_gate_inp."]),
+    ("hyper-connections", Kept::Memory, &["hyper_connection", ".hc_attn_", ".hc_ffn_", "output_hc_"]),
+    ("GDN mixers", Kept::Memory, &[".linear_attn.", ".attn_qkv.", ".attn_gate.", ".ssm_"]),
+    ("QSA attention", Kept::Memory, &[".self_attn.", ".attn_", ".indexer."]),
+    ("n-gram table", Kept::File, &["ngram_embedding.", "per_layer_token_embd.", "ple_ngram_embd."]),
+    ("n-gram embedding, dense part", Kept::Memory, &[".ple.", ".ple_"]),
+    ("embedding and head", Kept::Memory, &["embed_tokens.", "lm_head.", "token_embd.", "output."]),
+    ("other", Kept::Nowhere, &[""]),
 ];
 
 /// Describes an opened model.
@@ -77,9 +97,12 @@ pub fn summary(name: &str, Opened { checkpoint, shape, .. }: &Opened) -> Summary
         (name, t.dtype, t.shape, t.bytes)
     });
     let groups = grouped(tensors);
+    let bytes = |kept: &[Kept]| groups.iter().filter(|g| kept.contains(&g.kept)).map(|g| g.bytes).sum();
     Summary {
         name: name.to_string(),
         shape: facts(shape),
+        memory_bytes: bytes(&[Kept::Memory, Kept::MemoryForDrafts]),
+        file_bytes: bytes(&[Kept::File]),
         parameters: groups.iter().map(|g| g.parameters).sum(),
         bytes: groups.iter().map(|g| g.bytes).sum(),
         groups,
@@ -87,10 +110,10 @@ pub fn summary(name: &str, Opened { checkpoint, shape, .. }: &Opened) -> Summary
 }
 
 fn grouped<'a>(tensors: impl Iterator<Item = (&'a str, &'a str, &'a [usize], usize)>) -> Vec<Group> {
-    let empty = |name| Group { name, tensors: 0, parameters: 0, bytes: 0, types: Vec::new() };
-    let mut groups: Vec<Group> = GROUPS.iter().map(|&(name, _)| empty(name)).collect();
+    let empty = |name, kept| Group { name, tensors: 0, parameters: 0, bytes: 0, types: Vec::new(), kept };
+    let mut groups: Vec<Group> = GROUPS.iter().map(|&(name, kept, _)| empty(name, kept)).collect();
     for (name, dtype, shape, bytes) in tensors {
-        let index = GROUPS.iter().position(|(_, parts)| parts.iter().any(|part| name.contains(part)));
+        let index = GROUPS.iter().position(|(_, _, parts)| parts.iter().any(|part| name.contains(part)));
         let group = &mut groups[index.unwrap_or(GROUPS.len() - 1)];
         group.tensors += 1;
         group.bytes += bytes as u64;

@@ -49,7 +49,7 @@ use constrain::Constrained;
 pub use constrain::{Constraint, Grammar, Grammars};
 use counters::Board;
 pub use counters::{Activity, CacheStatus, SlotStatus, Status, Totals};
-pub use inspect::{Fact, Group, Summary};
+pub use inspect::{Fact, Group, Kept, Summary};
 pub use kernels::{KernelEntry, KernelList, list_kernels};
 pub use load::{LoadOptions, Loaded, MemoryLimit, TextSide, describe, generation_config, memory_plan};
 pub use lock::DeviceLock;

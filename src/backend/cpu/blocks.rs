@@ -7,7 +7,7 @@
 use std::cell::Cell;
 use std::ops::Range;
 
-use super::activations::{Activations, Row};
+use super::activations::Activations;
 use super::lanes::{Eight, WIDTH};
 use super::linear::{PANEL_ROWS, Rows, Target};
 use super::quantised::{
@@ -84,10 +84,7 @@ unsafe fn prepared_product(w: &Matrix, kind: Kind, n: Range<usize>, x: Rows<'_>,
         // SAFETY: the caller's promise, for these rows.
         unsafe {
             match count {
-                1 => match kind.one {
-                    Some(one) => product.one_row(one, out),
-                    None => product.few_rows::<1>(out),
-                },
+                1 => product.one_row(out),
                 2 => product.few_rows::<2>(out),
                 3 => product.few_rows::<3>(out),
                 TILE_ROWS => product.few_rows::<TILE_ROWS>(out),
@@ -119,16 +116,11 @@ struct Product<'a> {
 impl Product<'_> {
     /// # Safety
     /// As for [`super::linear::product`].
-    unsafe fn one_row(&self, one: fn(&[u8], Row<'_>, &mut Eight), out: Target) {
-        let x = self.activations.row(self.first);
-        let rows = self.n.clone();
+    unsafe fn one_row(&mut self, out: Target) {
+        let bytes = self.w.format.row_bytes(self.w.cols);
+        let rows = &self.w.data[self.n.start * bytes..self.n.end * bytes];
         // SAFETY: the caller's promise.
-        for (n, out) in rows.zip(unsafe { out.part(0, 0, self.n.len()) }) {
-            let mut sums = [Eight::default()];
-            one(self.w.row(n), x, &mut sums[0]);
-            add_lanes(&sums, std::slice::from_mut(out));
-            *out += 0.0;
-        }
+        (self.kind.one)(rows, self.activations.row(self.first), unsafe { out.part(0, 0, self.n.len()) });
     }
 
     /// # Safety

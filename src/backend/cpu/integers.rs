@@ -16,13 +16,17 @@ use crate::weights::format::{CODEBOOK, codebook};
 
 /// Sixteen words in memory.
 pub type Sixteen = [i16; 16];
+/// Thirty-two signed bytes in memory.
+pub type Signed = [i8; 32];
 
 /// An executor of integer products.
 pub trait Integers: Lanes {
     /// Sixteen 16-bit words.
     type Words: Copy;
-    /// Eight 32-bit sums.
+    /// Eight 32-bit sums; they wrap, so that a total is right if it fits, whatever its parts are.
     type Sums: Copy;
+    /// Thirty-two unsigned bytes.
+    type Bytes: Copy;
     /// No sum yet.
     fn zero() -> Self::Sums;
     /// Sixteen words from memory.
@@ -45,25 +49,44 @@ pub trait Integers: Lanes {
     fn store_words(words: Self::Words, to: &mut Sixteen);
     /// As [`codebook`].
     fn look_up(codes: &[u8; 16]) -> [i8; 16];
-    /// Sixteen bytes as words.
-    fn widen(bytes: &[u8; 16]) -> Self::Words;
     /// Sixteen signed bytes as words.
     fn widen_signed(bytes: &[i8; 16]) -> Self::Words;
-    /// The low four bits of every word.
-    fn low_half(words: Self::Words) -> Self::Words;
-    /// Every word without its low four bits, which moves the others down.
-    fn high_half(words: Self::Words) -> Self::Words;
-    /// `words - less`
-    fn less(words: Self::Words, less: i16) -> Self::Words;
-    /// Word i: `words[i] - less`, unless bit i of `bits` is set.
-    fn less_unless(words: Self::Words, bits: u16, less: i16) -> Self::Words;
-    /// `sums * factor`
-    fn times(sums: Self::Sums, factor: i32) -> Self::Sums;
+    /// Word by word `a + b`.
+    fn add_words(a: Self::Words, b: Self::Words) -> Self::Words;
+    /// Words 0 to 7, and again as words 8 to 15.
+    fn repeated(bytes: &[u8; 8]) -> Self::Words;
+    /// Every byte as a word, twice.
+    fn doubled(bytes: &[u8; 8]) -> Self::Words;
+    /// Bytes 0, 2, 4, ... as words 0 to 7, bytes 1, 3, 5, ... as the others.
+    fn parted(bytes: &[i8; 16]) -> Self::Words;
+    /// Word I, eight times, and word 8 + I, eight times.
+    fn spread<const I: usize>(words: Self::Words) -> Self::Words;
+    /// Words as `16 * high + low` with `-128 <= high <= 127` and `0 <= low <= 15`; words are within 12 bits.
+    fn split(words: Self::Words) -> [[i8; 16]; 2];
+    /// Bytes from memory.
+    fn bytes(from: &[u8; 32]) -> Self::Bytes;
+    /// Sixteen bytes and sixteen others.
+    fn two(a: &[u8; 16], b: &[u8; 16]) -> Self::Bytes;
+    /// Every byte moved down by N bits, then masked: `mask` takes none of the N top bits.
+    fn down<const N: i32>(bytes: Self::Bytes, mask: u8) -> Self::Bytes;
+    /// Every byte moved up by N bits, then masked: `mask` takes none of the N low bits.
+    fn up<const N: i32>(bytes: Self::Bytes, mask: u8) -> Self::Bytes;
+    /// Byte by byte `a | b`.
+    fn or(a: Self::Bytes, b: Self::Bytes) -> Self::Bytes;
+    /// Byte i is 16 if bit i of `a` is set, byte 16 + i if bit i of `b` is, else 0.
+    fn sixteens(a: u16, b: u16) -> Self::Bytes;
+    /// Word i: `codes[2i] * x[2i] + codes[2i + 1] * x[2i + 1]`, which fits in 16 bits.
+    fn multiply(codes: Self::Bytes, x: &Signed) -> Self::Words;
+    /// `16 * high + low`
+    fn join(high: Self::Sums, low: Self::Sums) -> Self::Sums;
+    /// Lane 2v: lanes 0 to 3 of vector v; lane 2v + 1: its lanes 4 to 7.
+    fn half_totals(vectors: &[Self::Sums; 4]) -> Self::Sums;
 }
 
 impl Integers for Portable {
     type Words = Sixteen;
     type Sums = [i32; 8];
+    type Bytes = [u8; 32];
     #[inline(always)]
     fn zero() -> [i32; 8] {
         [0; 8]
@@ -79,15 +102,15 @@ impl Integers for Portable {
     #[inline(always)]
     fn add_products(sums: [i32; 8], a: Sixteen, b: Sixteen) -> [i32; 8] {
         let product = |i: usize| i32::from(a[i]) * i32::from(b[i]);
-        std::array::from_fn(|l| sums[l] + product(2 * l) + product(2 * l + 1))
+        std::array::from_fn(|l| sums[l].wrapping_add(product(2 * l) + product(2 * l + 1)))
     }
     #[inline(always)]
     fn add_sums(a: [i32; 8], b: [i32; 8]) -> [i32; 8] {
-        std::array::from_fn(|l| a[l] + b[l])
+        std::array::from_fn(|l| a[l].wrapping_add(b[l]))
     }
     #[inline(always)]
     fn totals(vectors: &[[i32; 8]; 8]) -> [i32; 8] {
-        vectors.map(|vector| vector.iter().sum())
+        vectors.map(wrapping_sum)
     }
     #[inline(always)]
     fn to_lanes(sums: [i32; 8]) -> Portable {
@@ -114,39 +137,82 @@ impl Integers for Portable {
         codebook(codes)
     }
     #[inline(always)]
-    fn widen(bytes: &[u8; 16]) -> Sixteen {
-        bytes.map(i16::from)
-    }
-    #[inline(always)]
     fn widen_signed(bytes: &[i8; 16]) -> Sixteen {
         bytes.map(i16::from)
     }
     #[inline(always)]
-    fn low_half(words: Sixteen) -> Sixteen {
-        words.map(|word| word & 15)
+    fn add_words(a: Sixteen, b: Sixteen) -> Sixteen {
+        std::array::from_fn(|i| a[i] + b[i])
     }
     #[inline(always)]
-    fn high_half(words: Sixteen) -> Sixteen {
-        words.map(|word| (word as u16 >> 4) as i16)
+    fn repeated(bytes: &[u8; 8]) -> Sixteen {
+        std::array::from_fn(|i| bytes[i % 8].into())
     }
     #[inline(always)]
-    fn less(words: Sixteen, less: i16) -> Sixteen {
-        words.map(|word| word - less)
+    fn doubled(bytes: &[u8; 8]) -> Sixteen {
+        std::array::from_fn(|i| bytes[i / 2].into())
     }
     #[inline(always)]
-    fn less_unless(words: Sixteen, bits: u16, less: i16) -> Sixteen {
-        std::array::from_fn(|i| if bits >> i & 1 == 1 { words[i] } else { words[i] - less })
+    fn parted(bytes: &[i8; 16]) -> Sixteen {
+        std::array::from_fn(|i| bytes[i % 8 * 2 + i / 8].into())
     }
     #[inline(always)]
-    fn times(sums: [i32; 8], factor: i32) -> [i32; 8] {
-        sums.map(|sum| sum * factor)
+    fn spread<const I: usize>(words: Sixteen) -> Sixteen {
+        std::array::from_fn(|i| words[i / 8 * 8 + I])
     }
+    #[inline(always)]
+    fn split(words: Sixteen) -> [[i8; 16]; 2] {
+        [words.map(|word| (word >> 4) as i8), words.map(|word| (word & 15) as i8)]
+    }
+    #[inline(always)]
+    fn bytes(from: &[u8; 32]) -> [u8; 32] {
+        *from
+    }
+    #[inline(always)]
+    fn two(a: &[u8; 16], b: &[u8; 16]) -> [u8; 32] {
+        std::array::from_fn(|i| if i < 16 { a[i] } else { b[i - 16] })
+    }
+    #[inline(always)]
+    fn down<const N: i32>(bytes: [u8; 32], mask: u8) -> [u8; 32] {
+        bytes.map(|byte| byte >> N & mask)
+    }
+    #[inline(always)]
+    fn up<const N: i32>(bytes: [u8; 32], mask: u8) -> [u8; 32] {
+        bytes.map(|byte| byte << N & mask)
+    }
+    #[inline(always)]
+    fn or(a: [u8; 32], b: [u8; 32]) -> [u8; 32] {
+        std::array::from_fn(|i| a[i] | b[i])
+    }
+    #[inline(always)]
+    fn sixteens(a: u16, b: u16) -> [u8; 32] {
+        let bits = u32::from(a) | u32::from(b) << 16;
+        std::array::from_fn(|i| (bits >> i & 1) as u8 * 16)
+    }
+    #[inline(always)]
+    fn multiply(codes: [u8; 32], x: &Signed) -> Sixteen {
+        let product = |i: usize| i16::from(codes[i]) * i16::from(x[i]);
+        std::array::from_fn(|i| product(2 * i) + product(2 * i + 1))
+    }
+    #[inline(always)]
+    fn join(high: [i32; 8], low: [i32; 8]) -> [i32; 8] {
+        std::array::from_fn(|l| high[l].wrapping_mul(16).wrapping_add(low[l]))
+    }
+    #[inline(always)]
+    fn half_totals(vectors: &[[i32; 8]; 4]) -> [i32; 8] {
+        std::array::from_fn(|l| wrapping_sum(&vectors[l / 2][l % 2 * 4..][..4]))
+    }
+}
+
+fn wrapping_sum(lanes: impl AsRef<[i32]>) -> i32 {
+    lanes.as_ref().iter().fold(0, |sum, lane| sum.wrapping_add(*lane))
 }
 
 #[cfg(target_arch = "x86_64")]
 impl Integers for Avx2 {
     type Words = __m256i;
     type Sums = __m256i;
+    type Bytes = __m256i;
     #[inline(always)]
     fn zero() -> __m256i {
         // SAFETY: the processor has AVX2 (head of this file); registers only.
@@ -252,45 +318,109 @@ impl Integers for Avx2 {
         words
     }
     #[inline(always)]
-    fn widen(bytes: &[u8; 16]) -> __m256i {
-        // SAFETY: the processor has AVX2 (head of this file); `bytes` is 16 readable bytes, no alignment needed.
-        unsafe { _mm256_cvtepu8_epi16(_mm_loadu_si128(bytes.as_ptr().cast())) }
-    }
-    #[inline(always)]
     fn widen_signed(bytes: &[i8; 16]) -> __m256i {
         // SAFETY: the processor has AVX2 (head of this file); `bytes` is 16 readable bytes, no alignment needed.
         unsafe { _mm256_cvtepi8_epi16(_mm_loadu_si128(bytes.as_ptr().cast())) }
     }
     #[inline(always)]
-    fn low_half(words: __m256i) -> __m256i {
+    fn add_words(a: __m256i, b: __m256i) -> __m256i {
         // SAFETY: the processor has AVX2 (head of this file); registers only.
-        unsafe { _mm256_and_si256(words, _mm256_set1_epi16(15)) }
+        unsafe { _mm256_add_epi16(a, b) }
     }
     #[inline(always)]
-    fn high_half(words: __m256i) -> __m256i {
-        // SAFETY: the processor has AVX2 (head of this file); registers only.
-        unsafe { _mm256_srli_epi16::<4>(words) }
+    fn repeated(bytes: &[u8; 8]) -> __m256i {
+        // SAFETY: the processor has AVX2 (head of this file); `bytes` is 8 readable bytes, no alignment needed.
+        unsafe { _mm256_broadcastsi128_si256(_mm_cvtepu8_epi16(_mm_loadl_epi64(bytes.as_ptr().cast()))) }
     }
     #[inline(always)]
-    fn less(words: __m256i, less: i16) -> __m256i {
-        // SAFETY: the processor has AVX2 (head of this file); registers only.
-        unsafe { _mm256_sub_epi16(words, _mm256_set1_epi16(less)) }
-    }
-    #[inline(always)]
-    fn less_unless(words: __m256i, bits: u16, less: i16) -> __m256i {
-        // SAFETY: the processor has AVX2 (head of this file); registers only.
+    fn doubled(bytes: &[u8; 8]) -> __m256i {
+        // SAFETY: the processor has AVX2 (head of this file); `bytes` is 8 readable bytes, no alignment needed.
         unsafe {
-            let bit = |i: u32| (1u16 << i) as i16;
-            let (low, high) = ([0, 1, 2, 3, 4, 5, 6, 7].map(bit), [8, 9, 10, 11, 12, 13, 14, 15].map(bit));
-            let own = Self::words(&bytemuck::cast([low, high]));
-            let set = _mm256_and_si256(_mm256_set1_epi16(bits as i16), own);
-            let clear = _mm256_cmpeq_epi16(set, _mm256_setzero_si256());
-            _mm256_sub_epi16(words, _mm256_and_si256(clear, _mm256_set1_epi16(less)))
+            let bytes = _mm_loadl_epi64(bytes.as_ptr().cast());
+            _mm256_cvtepu8_epi16(_mm_unpacklo_epi8(bytes, bytes))
         }
     }
     #[inline(always)]
-    fn times(sums: __m256i, factor: i32) -> __m256i {
+    fn parted(bytes: &[i8; 16]) -> __m256i {
+        // SAFETY: the processor has AVX2 (head of this file); `bytes` is 16 readable bytes, no alignment needed.
+        unsafe {
+            let order = _mm_setr_epi8(0, 2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15);
+            _mm256_cvtepi8_epi16(_mm_shuffle_epi8(_mm_loadu_si128(bytes.as_ptr().cast()), order))
+        }
+    }
+    #[inline(always)]
+    fn spread<const I: usize>(words: __m256i) -> __m256i {
         // SAFETY: the processor has AVX2 (head of this file); registers only.
-        unsafe { _mm256_mullo_epi32(sums, _mm256_set1_epi32(factor)) }
+        unsafe { _mm256_shuffle_epi8(words, _mm256_set1_epi16((2 * I | (2 * I + 1) << 8) as i16)) }
+    }
+    #[inline(always)]
+    fn split(words: __m256i) -> [[i8; 16]; 2] {
+        let mut bytes = [[0; 16]; 2];
+        // SAFETY: the processor has AVX2 (head of this file); both parts of `bytes` are 16 writable bytes.
+        unsafe {
+            let (high, low) = (_mm256_srai_epi16::<4>(words), _mm256_and_si256(words, _mm256_set1_epi16(15)));
+            for (words, to) in [high, low].into_iter().zip(&mut bytes) {
+                let packed = _mm_packs_epi16(_mm256_castsi256_si128(words), _mm256_extracti128_si256::<1>(words));
+                _mm_storeu_si128(to.as_mut_ptr().cast(), packed);
+            }
+        }
+        bytes
+    }
+    #[inline(always)]
+    fn bytes(from: &[u8; 32]) -> __m256i {
+        // SAFETY: the processor has AVX2 (head of this file); `from` is 32 readable bytes, no alignment needed.
+        unsafe { _mm256_loadu_si256(from.as_ptr().cast()) }
+    }
+    #[inline(always)]
+    fn two(a: &[u8; 16], b: &[u8; 16]) -> __m256i {
+        // SAFETY: the processor has AVX2 (head of this file); both are 16 readable bytes, no alignment needed.
+        unsafe { _mm256_loadu2_m128i(b.as_ptr().cast(), a.as_ptr().cast()) }
+    }
+    #[inline(always)]
+    fn down<const N: i32>(bytes: __m256i, mask: u8) -> __m256i {
+        // SAFETY: the processor has AVX2 (head of this file); registers only. Words are moved: what comes from the
+        // neighbouring byte is what the mask does not take.
+        unsafe { _mm256_and_si256(_mm256_srli_epi16::<N>(bytes), _mm256_set1_epi8(mask as i8)) }
+    }
+    #[inline(always)]
+    fn up<const N: i32>(bytes: __m256i, mask: u8) -> __m256i {
+        // SAFETY: as for `down`.
+        unsafe { _mm256_and_si256(_mm256_slli_epi16::<N>(bytes), _mm256_set1_epi8(mask as i8)) }
+    }
+    #[inline(always)]
+    fn or(a: __m256i, b: __m256i) -> __m256i {
+        // SAFETY: the processor has AVX2 (head of this file); registers only.
+        unsafe { _mm256_or_si256(a, b) }
+    }
+    #[inline(always)]
+    fn sixteens(a: u16, b: u16) -> __m256i {
+        // SAFETY: the processor has AVX2 (head of this file); registers only.
+        unsafe {
+            // Every byte gets the byte of `a` or `b` that has its bit; then only that bit is looked at.
+            let both = _mm256_set_m128i(_mm_set1_epi16(b as i16), _mm_set1_epi16(a as i16));
+            let spread = _mm256_set_epi64x(0x0101_0101_0101_0101, 0, 0x0101_0101_0101_0101, 0);
+            let own = _mm256_set1_epi64x(0x8040_2010_0804_0201_u64 as i64);
+            let bits = _mm256_and_si256(_mm256_shuffle_epi8(both, spread), own);
+            _mm256_and_si256(_mm256_cmpeq_epi8(bits, own), _mm256_set1_epi8(16))
+        }
+    }
+    #[inline(always)]
+    fn multiply(codes: __m256i, x: &Signed) -> __m256i {
+        // SAFETY: the processor has AVX2 (head of this file); `x` is 32 readable bytes, no alignment needed.
+        unsafe { _mm256_maddubs_epi16(codes, _mm256_loadu_si256(x.as_ptr().cast())) }
+    }
+    #[inline(always)]
+    fn join(high: __m256i, low: __m256i) -> __m256i {
+        // SAFETY: the processor has AVX2 (head of this file); registers only.
+        unsafe { _mm256_add_epi32(_mm256_slli_epi32::<4>(high), low) }
+    }
+    #[inline(always)]
+    fn half_totals([a, b, c, d]: &[__m256i; 4]) -> __m256i {
+        // SAFETY: the processor has AVX2 (head of this file); registers only.
+        unsafe {
+            // Adds within halves of a register: a0 b0 c0 d0 | a1 b1 c1 d1.
+            let sums = _mm256_hadd_epi32(_mm256_hadd_epi32(*a, *b), _mm256_hadd_epi32(*c, *d));
+            _mm256_permutevar8x32_epi32(sums, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7))
+        }
     }
 }

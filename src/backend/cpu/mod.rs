@@ -12,6 +12,7 @@ pub mod attend;
 pub mod avx2;
 mod blocks;
 mod chunked;
+mod crew;
 mod delta;
 mod elementwise;
 mod gdn;
@@ -146,7 +147,7 @@ impl Backend for Cpu {
         Ok(())
     }
     fn run(&mut self, _: Program, work: &mut dyn FnMut(&mut Cpu) -> Result<()>) -> Result<()> {
-        work(self)
+        crew::with(|| work(self))
     }
     fn upload(&mut self, values: &[f32], to: &mut Vec<f32>) -> Result<()> {
         to[..values.len()].copy_from_slice(values);

@@ -12,6 +12,7 @@ use std::ops::Range;
 use rayon::prelude::*;
 
 use super::activation::silu_multiply;
+use super::crew;
 use super::linear::{INLINE_NS, Rows, TASK_NS, TASKS_PER_THREAD, Target, nanoseconds, product};
 use super::simd::axpy;
 use crate::weights::{Expert, Matrix};
@@ -189,5 +190,5 @@ fn plan<'a>(tasks: &mut Vec<Task>, starts: &[u32], matrix: impl Fn(usize) -> &'a
 }
 
 fn each(tasks: &[Task], parallel: bool, run: impl Fn(&Task) + Sync + Send) {
-    if parallel { tasks.par_iter().with_max_len(1).for_each(run) } else { tasks.iter().for_each(run) }
+    if parallel { crew::each(tasks.len(), |i| run(&tasks[i])) } else { tasks.iter().for_each(run) }
 }

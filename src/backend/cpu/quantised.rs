@@ -10,7 +10,7 @@
 use super::activations::Row;
 use super::integers::{Integers, Sixteen};
 use super::lanes::{Eight, WIDTH, vectorised};
-use super::packed::Packed;
+use super::packed::{Packed, Part};
 use crate::weights::Format;
 use crate::weights::format::{Block, for_block};
 
@@ -25,9 +25,8 @@ pub struct Kind {
     pub offset: bool,
     /// Unpacks consecutive blocks, at most [`CHUNK`] elements.
     pub unpack: fn(&[u8], &mut Chunk),
-    /// [`one`], unless unpacking first is faster: for Q3_K, whose scattered bits the compiler makes vectors of only
-    /// there (6.7 against 2.4 weights a nanosecond, Zen 3, 2026-11).
-    pub one: Option<fn(&[u8], Row<'_>, &mut Eight)>,
+    /// [`one`]
+    pub one: fn(&[u8], Row<'_>, &mut [f32]),
 }
 
 impl Kind {
@@ -38,7 +37,7 @@ impl Kind {
             bytes: size_of::<B>(),
             offset: B::OFFSET,
             unpack: unpack::<B>,
-            one: (format != Format::Q3K).then_some(one::<B> as fn(&[u8], Row<'_>, &mut Eight)),
+            one: one::<B>,
         }), else None)
     }
 }
@@ -97,9 +96,9 @@ pub type Classes = [[Eight; 2]; WIDTH];
 
 vectorised! {
     fn unpack[B: Block][B](w: &[u8], to: &mut Chunk) = unpack_lanes;
-    /// Adds consecutive blocks of a weight row times one row of activations into `sums`, as [`few`] does: faster than
-    /// that for a single row, because words stay in registers. The first block is the row's.
-    pub fn one[B: Packed][B](w: &[u8], x: Row<'_>, sums: &mut Eight) = one_lanes;
+    /// Consecutive weight rows, `out.len()` of them, times one row of activations: faster than [`few`] for a single one,
+    /// because codes stay packed.
+    pub fn one[B: Packed][B](w: &[u8], x: Row<'_>, out: &mut [f32]) = one_lanes;
     /// Adds `blocks` blocks of a weight row times R rows of activations into `sums`, a lane for every block class. The
     /// first block is `start`, a multiple of eight.
     pub fn few[const COLUMNS: usize, const R: usize][COLUMNS, R](
@@ -137,60 +136,74 @@ fn unpack_lanes<L: Integers, B: Block>(w: &[u8], to: &mut Chunk) {
 const AHEAD: usize = 4096;
 
 #[inline(always)]
-fn one_lanes<L: Integers, B: Packed>(w: &[u8], x: Row<'_>, sums: &mut Eight) {
+fn one_lanes<L: Integers, B: Packed>(w: &[u8], x: Row<'_>, out: &mut [f32]) {
     let blocks: &[B] = bytemuck::cast_slice(w);
-    let (groups, rest) = blocks.as_chunks::<WIDTH>();
-    let mut sum = L::load(&sums.0);
-    for (g, group) in groups.iter().enumerate() {
-        let ahead = group.as_ptr().cast::<u8>().wrapping_add(AHEAD);
-        for line in 0..size_of_val(group).div_ceil(64) {
-            L::prefetch(ahead.wrapping_add(line * 64));
+    let across = blocks.len() / out.len().max(1);
+    let part = Part { words: x.words.as_chunks().0, bytes: x.bytes, sums: x.sums };
+    let scales = x.scales.as_chunks::<WIDTH>().0;
+    if across == 0 {
+        return out.fill(0.0);
+    }
+    for (row, out) in blocks.chunks_exact(across).zip(out) {
+        let (groups, rest) = row.as_chunks::<WIDTH>();
+        let mut sum = L::splat(0.0);
+        let step = WIDTH * B::COLUMNS / 16;
+        for (g, group) in groups.iter().enumerate() {
+            let ahead = group.as_ptr().cast::<u8>().wrapping_add(AHEAD);
+            for line in 0..size_of_val(group).div_ceil(64) {
+                L::prefetch(ahead.wrapping_add(line * 64));
+            }
+            sum = one_group::<L, B>(group, part.sixteens(g * step, step), &scales[g], sum);
         }
-        sum = one_group::<L, B>(group, x, g * WIDTH, sum);
+        if !rest.is_empty() {
+            let (g, step) = (groups.len(), rest.len() * B::COLUMNS / 16);
+            if B::COLUMNS == 32 {
+                // Zeros fill the group, as they fill the activations.
+                let mut group = [B::zeroed(); WIDTH];
+                group[..rest.len()].copy_from_slice(rest);
+                let step = WIDTH * B::COLUMNS / 16;
+                sum = one_group::<L, B>(&group, part.sixteens(g * step, step), &scales[g], sum);
+            } else {
+                sum = one_group::<L, B>(rest, part.sixteens(g * WIDTH * B::COLUMNS / 16, step), &scales[g], sum);
+            }
+        }
+        *out = sum.sum() + 0.0;
     }
-    if !rest.is_empty() {
-        sum = one_group::<L, B>(rest, x, groups.len() * WIDTH, sum);
-    }
-    sum.store(&mut sums.0);
 }
 
-/// At most eight blocks, a lane each.
+/// Eight blocks, a lane each; of 256, at most eight.
 #[inline(always)]
-fn one_group<L: Integers, B: Packed>(group: &[B], x: Row<'_>, start: usize, sum: L) -> L {
+fn one_group<L: Integers, B: Packed>(group: &[B], x: Part<'_>, scales: &[f32; WIDTH], sum: L) -> L {
     let (mut d, mut m) = ([[0; 2]; WIDTH], [[0; 2]; WIDTH]);
-    let mut offsets = [0; 256 / 16 * WIDTH];
-    let per_block = B::COLUMNS / 16;
     for (i, block) in group.iter().enumerate() {
         [d[i], m[i]] = block.factors().map(u16::to_le_bytes);
-        if B::OFFSET {
-            block.offsets(&mut offsets[i * per_block..][..per_block]);
-        }
     }
-    let words = &x.words.as_chunks::<16>().0[start * per_block..][..group.len() * per_block];
-    let mut products = [L::zero(); WIDTH];
-    if let [a, b, c, d, e, f, g, h] = group {
-        // One after another in the source, so that products stay in registers.
-        products[0] = a.product::<L>(&words[..per_block]);
-        products[1] = b.product::<L>(&words[per_block..2 * per_block]);
-        products[2] = c.product::<L>(&words[2 * per_block..3 * per_block]);
-        products[3] = d.product::<L>(&words[3 * per_block..4 * per_block]);
-        products[4] = e.product::<L>(&words[4 * per_block..5 * per_block]);
-        products[5] = f.product::<L>(&words[5 * per_block..6 * per_block]);
-        products[6] = g.product::<L>(&words[6 * per_block..7 * per_block]);
-        products[7] = h.product::<L>(&words[7 * per_block..]);
-    } else {
-        for ((product, block), words) in products.iter_mut().zip(group).zip(words.chunks_exact(per_block)) {
-            *product = block.product::<L>(words);
+    let (products, offset_products) = match group.first_chunk::<WIDTH>() {
+        Some(group) if B::COLUMNS == 32 => {
+            let mut offsets = [0; 2 * WIDTH];
+            for (block, offsets) in group.iter().zip(offsets.chunks_exact_mut(2)) {
+                block.offsets(offsets);
+            }
+            (B::eight::<L>(group, x), pairs_of_sums::<L>(&offsets, x.sums))
         }
-    }
-    let scale = L::load_tail(&x.scales[start..start + WIDTH]);
-    let sum = L::f16(bytemuck::cast_ref(&d)).mul(scale).mul_add(L::to_lanes(L::totals(&products)), sum);
+        _ => {
+            let (mut products, mut offset_products) = ([L::zero(); WIDTH], [L::zero(); WIDTH]);
+            for (i, block) in group.iter().enumerate() {
+                let x = x.sixteens(i * B::COLUMNS / 16, B::COLUMNS / 16);
+                products[i] = block.product::<L>(x);
+                if B::OFFSET {
+                    offset_products[i] = block.offset_product::<L>(x);
+                }
+            }
+            (L::totals(&products), L::to_lanes(L::totals(&offset_products)))
+        }
+    };
+    let scale = L::load(scales);
+    let sum = L::f16(bytemuck::cast_ref(&d)).mul(scale).mul_add(L::to_lanes(products), sum);
     if !B::OFFSET {
         return sum;
     }
-    let count = group.len() * per_block;
-    let products = offset_products::<L>(B::COLUMNS, &offsets[..count], &x.sums[start * per_block..][..count]);
-    L::f16(bytemuck::cast_ref(&m)).mul(scale).mul_add(products, sum)
+    L::f16(bytemuck::cast_ref(&m)).mul(scale).mul_add(offset_products, sum)
 }
 
 #[inline(always)]

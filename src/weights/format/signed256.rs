@@ -63,10 +63,8 @@ impl Block for Q3K {
     #[inline(always)]
     fn words(&self, _: impl Fn(&[u8; 16]) -> [i8; 16], words: &mut [i16]) {
         let (groups, low, high) = (words.as_chunks_mut::<16>().0, self.low.as_chunks().0, self.high.as_chunks().0);
-        let scale = |s: usize| {
-            let low = self.scales[s % 8] >> (s / 8 * 4) & 15;
-            i16::from(low | (self.scales[8 + s % 4] >> (s / 4 * 2) & 3) << 4) - 32
-        };
+        let scales = self.unpack_scales();
+        let scale = |s: usize| i16::from(scales[s]);
         for (i, low) in low.iter().enumerate() {
             let s = i / 2 * 8 + i % 2;
             let high = if i < 2 { high[i] } else { high[i - 2].map(|high: u8| high >> 4) };
@@ -92,6 +90,19 @@ impl Block for Q3K {
             scales[8 + s % 4] |= (level >> 4) << (s / 4 * 2);
         }
         Q3K { high, low, scales, d: d.to_le_bytes() }
+    }
+}
+
+impl Q3K {
+    /// `scale[s]` of the 16 sub-blocks.
+    #[inline(always)]
+    pub(crate) fn unpack_scales(&self) -> [i8; 16] {
+        let word = |at: usize| u32::from_le_bytes([at, at + 1, at + 2, at + 3].map(|at| self.scales[at]));
+        let (a, b, c) = (word(0), word(4), word(8));
+        // Four bytes at a time, as for Q4_K.
+        let four = |low: u32, high: u32| u128::from(low & 0x0f0f_0f0f | (high & 0x0303_0303) << 4);
+        let all = four(a, c) | four(b, c >> 2) << 32 | four(a >> 4, c >> 4) << 64 | four(b >> 4, c >> 6) << 96;
+        all.to_le_bytes().map(|scale| scale as i8 - 32)
     }
 }
 

@@ -73,7 +73,12 @@ pub fn header(file: &str, bytes: &Bytes) -> Result<Header> {
     }
     let metadata = Metadata { file: file.into(), bytes: bytes.clone(), values };
     let alignment = alignment(&metadata)?;
-    let mut raw = Vec::new();
+    // Walked once for nothing: then the count is true, and the list is as long as it will be.
+    let mut ahead = reader.clone();
+    for i in 0..tensor_count {
+        ahead.tensor(i)?;
+    }
+    let mut raw = Vec::with_capacity(tensor_count as usize);
     for i in 0..tensor_count {
         raw.push(reader.tensor(i)?);
     }
@@ -124,6 +129,7 @@ struct RawTensor {
 }
 
 /// Walks a header from front to back.
+#[derive(Clone)]
 struct Reader<'a> {
     file: &'a str,
     rest: &'a [u8],
@@ -222,7 +228,7 @@ impl<'a> Reader<'a> {
         if !(1..=MAX_DIMENSIONS).contains(&dimensions) {
             return Err(self.wrong(format!("tensor '{name}' has {dimensions} dimensions; 1 to 4 are possible")));
         }
-        let mut shape = Vec::new();
+        let mut shape = Vec::with_capacity(dimensions as usize);
         for _ in 0..dimensions {
             let size = self.u64(&what)?;
             let fits = usize::try_from(size).ok().filter(|&size| size > 0);
