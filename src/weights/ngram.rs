@@ -150,7 +150,10 @@ impl NgramTable {
         for (rows, out) in rows.chunks(part).zip(out.chunks_mut((part * self.row_dim).max(1))) {
             self.make_room(rows.len());
             self.prefetch(rows)?;
-            let read = |(&row, out): (&u64, &mut [f32])| Ok::<_, Error>(self.decode(self.stored_row(row)?, out));
+            let read = |(&row, out): (&u64, &mut [f32])| {
+                self.decode(self.stored_row(row)?, out);
+                Ok::<_, Error>(())
+            };
             let width = self.row_dim.max(1);
             match shared {
                 true => rows.par_iter().zip(out.par_chunks_mut(width)).try_for_each(read)?,

@@ -351,7 +351,7 @@ impl Integers for Avx2 {
     #[inline(always)]
     fn spread<const I: usize>(words: __m256i) -> __m256i {
         // SAFETY: the processor has AVX2 (head of this file); registers only.
-        unsafe { _mm256_shuffle_epi8(words, _mm256_set1_epi16((2 * I | (2 * I + 1) << 8) as i16)) }
+        unsafe { _mm256_shuffle_epi8(words, _mm256_set1_epi16(((2 * I) | ((2 * I + 1) << 8)) as i16)) }
     }
     #[inline(always)]
     fn split(words: __m256i) -> [[i8; 16]; 2] {
