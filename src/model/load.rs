@@ -267,49 +267,56 @@ pub fn hip_plan(opened: &Opened, options: &LoadOptions, gpu: &Gpu) -> Result<Pla
 }
 
 fn place(opened: &Opened, options: &LoadOptions, arch: &str, integrated: bool) -> Result<(Plan, Option<HostLayers>)> {
-    let experts = opened.parameters()?.sizes().experts;
+    let sizes = opened.parameters()?.sizes();
+    let experts = &sizes.experts;
     let largest = experts.iter().copied().max().unwrap_or(0).next_multiple_of(ALIGN);
     // Room for the alignment of every part of a layer.
     let slot_bytes = largest + opened.shape.moe.experts * 6 * ALIGN;
     let with = |count: usize| HostLayers { count, of: experts.len(), slot_bytes };
-    let all = plan_of(opened, options, arch, None)?;
+    let all = plan_of(opened, options, arch, &sizes, None)?;
     let fits = |plan: &Plan| options.memory_limit.is_none_or(|limit| plan.total() <= limit);
     if fits(&all) || integrated {
         return Ok((all, None));
     }
     for count in 1..=experts.len() {
         let layers = with(count);
-        let plan = plan_of(opened, options, arch, Some((layers, &experts)))?;
+        let plan = plan_of(opened, options, arch, &sizes, Some(layers))?;
         if fits(&plan) {
             return Ok((plan, Some(layers)));
         }
     }
     // Nothing fits: what is missing is said of the plan that takes the least.
     let layers = with(experts.len());
-    let least = plan_of(opened, options, arch, Some((layers, &experts)))?;
+    let least = plan_of(opened, options, arch, &sizes, Some(layers))?;
     Ok(if least.total() < all.total() { (least, Some(layers)) } else { (all, None) })
 }
 
-fn plan_of(opened: &Opened, options: &LoadOptions, arch: &str, hosted: Option<(HostLayers, &[usize])>) -> Result<Plan> {
+fn plan_of(
+    opened: &Opened,
+    options: &LoadOptions,
+    arch: &str,
+    sizes: &Sizes,
+    hosted: Option<HostLayers>,
+) -> Result<Plan> {
     let shape = &opened.shape;
     let options = &gpu_defaults(options, arch);
     let layout = state_layout(shape, options)?;
-    let hip = hip_options(&layout, options, hosted.map(|(layers, _)| layers));
+    let hip = hip_options(&layout, options, hosted);
     let mut plan = Plan::new(layout.max_sequence, options.memory_limit);
-    let on_host = hosted.map_or(0, |(layers, experts)| {
-        experts.iter().enumerate().filter(|&(layer, _)| layers.contains(layer)).map(|(_, bytes)| bytes).sum()
+    let on_host = hosted.map_or(0, |layers| {
+        sizes.experts.iter().enumerate().filter(|&(layer, _)| layers.contains(layer)).map(|(_, bytes)| bytes).sum()
     });
-    let weights = plan_weights(&mut plan, opened, options, on_host)?;
-    if let Some((layers, _)) = hosted {
+    plan_weights(&mut plan, opened, options, sizes, on_host)?;
+    if let Some(layers) = hosted {
         plan.memory("experts on their way", SLOTS * layers.slot_bytes);
     }
     plan_state(&mut plan, &layout, options);
     plan.memory("activations", Model::<Hip>::buffer_bytes(shape, hip.max_rows, options.mtp));
     plan.memory("operation scratch", Hip::scratch_bytes(shape, &hip));
-    if let Some((layers, _)) = hosted {
+    if let Some(layers) = hosted {
         plan.host(format!("experts of {} of {} layers", layers.count, layers.of), on_host);
     }
-    plan.file("n-gram table", weights.table);
+    plan.file("n-gram table", sizes.table);
     Ok(plan)
 }
 
@@ -322,7 +329,8 @@ pub fn plan(opened: &Opened, options: &LoadOptions) -> Result<Plan> {
     let layout = state_layout(shape, options)?;
     let backend = backend_options(&layout, options);
     let mut plan = Plan::new(layout.max_sequence, options.memory_limit);
-    let weights = plan_weights(&mut plan, opened, options, 0)?;
+    let weights = opened.parameters()?.sizes();
+    plan_weights(&mut plan, opened, options, &weights, 0)?;
     plan.memory("n-gram rows in memory", weights.table.min(ngram::RESIDENT_BYTES));
     plan_state(&mut plan, &layout, options);
     plan.memory("activations", Model::<Cpu>::buffer_bytes(shape, backend.max_rows, options.mtp));
@@ -344,8 +352,13 @@ fn plan_state(plan: &mut Plan, layout: &StateLayout, options: &LoadOptions) {
 }
 
 /// `elsewhere` bytes of the experts are planned apart.
-fn plan_weights(plan: &mut Plan, opened: &Opened, options: &LoadOptions, elsewhere: usize) -> Result<Sizes> {
-    let weights = opened.parameters()?.sizes();
+fn plan_weights(
+    plan: &mut Plan,
+    opened: &Opened,
+    options: &LoadOptions,
+    weights: &Sizes,
+    elsewhere: usize,
+) -> Result<()> {
     plan.memory("dense weights", weights.dense);
     plan.memory("routed experts", weights.experts.iter().sum::<usize>() - elsewhere);
     if options.mtp && weights.mtp > 0 {
@@ -356,7 +369,7 @@ fn plan_weights(plan: &mut Plan, opened: &Opened, options: &LoadOptions, elsewhe
         let head = opened.parameters()?.matrix(Part::Trunk, "lm_head.weight", shape.vocab, shape.hidden)?;
         plan.memory("draft vocabulary", ids.len() * head.format.row_bytes(shape.hidden));
     }
-    Ok(weights)
+    Ok(())
 }
 
 /// The largest context (in steps of 256 tokens) whose plan keeps `limit`.
