@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 fn ember() -> Loaded {
     let options = LoadOptions {
         model: None,
+        synthetic: None,
         max_seq: Some(512),
         threads: Some(1),
         memory_limit: None,

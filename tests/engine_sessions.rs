@@ -132,6 +132,7 @@ fn a_loaded_models_sessions_are_its_own_and_those_of_its_settings() {
     let known = |kv_mode| {
         let options = LoadOptions {
             model: None,
+            synthetic: None,
             max_seq: Some(256),
             threads: Some(1),
             memory_limit: None,

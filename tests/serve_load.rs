@@ -79,6 +79,7 @@ impl Mapping for FineMapping {
 fn ember(arena: &Arena) -> Result<Loaded> {
     let options = LoadOptions {
         model: None,
+        synthetic: None,
         max_seq: Some(CONTEXT),
         threads: Some(2),
         memory_limit: None,

@@ -13,10 +13,11 @@ const INDEX_HEADS: usize = 4;
 const INDEX: usize = 128;
 const BLOCKS: usize = 65_536;
 const BUDGET: usize = 512;
+const PART_BLOCKS: usize = 4096;
 
 impl Device<'_> {
     pub fn attention(&mut self) -> Result<()> {
-        for rows in [1, 8, 16] {
+        for rows in [1, 4, 8, 16] {
             self.score(rows)?;
         }
         self.select()?;
@@ -56,12 +57,14 @@ impl Device<'_> {
         self.launch(case, &arguments)
     }
 
-    /// Scores that are all different: the work depends on them.
+    /// Scores that are all different: the work depends on them. First the candidates of every part, then the best of those.
     fn select(&mut self) -> Result<()> {
+        let parts = BLOCKS / PART_BLOCKS;
         let scores: Vec<f32> = (0..BLOCKS as u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 8) as f32).collect();
         let arguments = QsaSelectArgs {
             blocks: self.zeros(4 * BUDGET)?,
             counts: self.zeros(4)?,
+            candidates: self.zeros(4 * parts * BUDGET)?,
             scores: self.put(&scores)?,
             positions: self.put(&[4 * BLOCKS as u32 - 1])?,
             first: 0,
@@ -69,19 +72,30 @@ impl Device<'_> {
             max_blocks: BLOCKS as u32,
             budget: BUDGET as u32,
             ratio: 4,
-            unused: 0,
+            parts: parts as u32,
         };
-        let case = Case {
-            kernel: "qsa_select".into(),
-            geometry: format!("{BUDGET} of {BLOCKS} blocks, different scores"),
-            grid: 1,
+        let narrow = Case {
+            kernel: "qsa_narrow".into(),
+            geometry: format!("{BUDGET} of each {PART_BLOCKS} of {BLOCKS} blocks, different scores"),
+            grid: parts,
             run: 1,
             unit: "score".into(),
             units: BLOCKS as f64,
-            floor: (4 * (BLOCKS + BUDGET)) as f64,
+            floor: (4 * (BLOCKS + parts * BUDGET)) as f64,
             loads: None,
         };
-        self.launch(case, &arguments)
+        self.launch(narrow, &arguments)?;
+        let select = Case {
+            kernel: "qsa_select".into(),
+            geometry: format!("{BUDGET} of {} candidates", parts * BUDGET),
+            grid: 1,
+            run: 1,
+            unit: "candidate".into(),
+            units: (parts * BUDGET) as f64,
+            floor: (4 * (2 * parts * BUDGET + BUDGET)) as f64,
+            loads: None,
+        };
+        self.launch(select, &arguments)
     }
 
     /// A row at 8,192 tokens: 512 blocks of four, every fourth.

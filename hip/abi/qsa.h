@@ -61,6 +61,7 @@ struct QsaScoreArgs {
 struct QsaSelectArgs {
   PTR(u32)         blocks;           // [rows, budget], ascending
   PTR(u32)         counts;           // [rows]
+  PTR(u32)         candidates;       // [count, parts, budget]
   PTR(const float) scores;           // [count, max_blocks]
   PTR(const u32)   positions;        // [rows]
   u32              first;            // rows first .. first + count, from rows 0 .. count of scores
@@ -68,7 +69,7 @@ struct QsaSelectArgs {
   u32              max_blocks;
   u32              budget;           // at most 512 blocks
   u32              ratio;
-  u32              unused;
+  u32              parts;            // ceil(max_blocks / 4096), or 0 to select without candidates
 };
 
 // ---- qsa_attend.hip --------------------------------------------------------------------------------------------

@@ -38,6 +38,31 @@ struct alignas(16) f16x8 { f16 v[8]; };
 struct alignas(16) bf16x8 { bf16 v[8]; };
 struct alignas(16) u32x4 { u32 v[4]; };
 
+// Rows of up to WIDTH floats, `stride` apart, of which every lane of a workgroup of THREADS reads the same one at a time: scalar
+// loads bring them on AMD, LDS keeps them elsewhere. The whole workgroup calls uniform_rows; `from` is aligned to 16
+// and `width` a multiple of 4.
+struct UniformRows { const float* first; u32 stride; };
+#if defined(__NVPTX__) || defined(__CUDA_ARCH__)
+template<u32 ROWS, u32 WIDTH> struct UniformLds { f32x4 v[ROWS][WIDTH / 4]; };
+template<u32 THREADS, u32 ROWS, u32 WIDTH>
+DEV UniformRows uniform_rows(UniformLds<ROWS, WIDTH>& lds, const float* from, u32 rows, u32 stride, u32 width) {
+  enum : u32 { VECTORS = WIDTH / 4 };
+  barrier();
+  for (u32 i = tid(); i < rows * VECTORS; i += THREADS) {
+    const u32 row = i / VECTORS, at = i % VECTORS;
+    if (4 * at < width) lds.v[row][at] = reinterpret_cast<const f32x4*>(from + static_cast<u64>(row) * stride)[at];
+  }
+  barrier();
+  return UniformRows{lds.v[0][0].v, WIDTH};
+}
+#else
+template<u32 ROWS, u32 WIDTH> struct UniformLds {};
+template<u32 THREADS, u32 ROWS, u32 WIDTH>
+DEV UniformRows uniform_rows(UniformLds<ROWS, WIDTH>&, const float* from, u32, u32 stride, u32) {
+  return UniformRows{from, stride};
+}
+#endif
+
 // 16 bytes that are aligned to 4 only: one access on AMD, four elsewhere.
 DEV u32x4 load_by_words(const u8* p) {
   u32x4 out;

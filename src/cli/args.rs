@@ -119,6 +119,9 @@ pub struct ModelArgs {
     /// Folder or GGUF file of the model; "embedded" is the one inside this program [default: embedded]
     #[arg(short, long, value_name = "DIR|FILE")]
     pub model: Option<PathBuf>,
+    /// Random weights of a geometry instead of the model's, to measure with: released[:FORMAT of the experts] or small[:FORMAT]
+    #[arg(long, value_name = "GEOMETRY")]
+    pub synthetic: Option<String>,
     /// Tokens the context holds, prompt and answer together [default: what the model was made for]
     #[arg(short = 'c', long, visible_aliases = ["ctx-size", "max-model-len"], value_name = "N",
         value_parser = values::positive_size)]
@@ -176,6 +179,7 @@ impl ModelArgs {
     pub fn load_options(&self, speculation: SpeculationOptions) -> LoadOptions {
         LoadOptions {
             model: self.folder(),
+            synthetic: self.synthetic.clone(),
             device: self.device,
             kernel_pack: self.kernel_pack.clone(),
             max_seq: self.max_seq,
@@ -386,9 +390,6 @@ pub struct DoctorArgs {
 /// `hipfire bench`.
 #[derive(Debug, Args)]
 pub struct BenchArgs {
-    /// A model in no file, of random weights: released[:FORMAT of the experts] or small[:FORMAT]
-    #[arg(long, value_name = "GEOMETRY", conflicts_with = "model")]
-    pub synthetic: Option<String>,
     /// Lengths of prompts: a list of numbers and ranges (512,1024-4096+1024,512-8192*2)
     #[arg(short = 'p', long, default_value = "512", value_name = "N,…", value_parser = values::counts)]
     pub n_prompt: values::Counts,

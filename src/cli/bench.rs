@@ -23,8 +23,7 @@ pub fn bench(args: &BenchArgs, ui: &Ui) -> Result<(), Failure> {
         false => SpeculationOptions::off(),
     };
     let load = args.model.load_options(speculation);
-    let mut bench =
-        ui.with_bar("loading the model", |progress| Bench::open(&load, args.synthetic.as_deref(), progress))?;
+    let mut bench = ui.with_bar("loading the model", |progress| Bench::open(&load, progress))?;
     let setting = bench.setting.clone();
     let mut table = Table { output: Output::new(), format: args.output, setting: &setting, rows: Vec::new() };
     let tests = BenchOptions {

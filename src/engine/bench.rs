@@ -13,7 +13,7 @@ use sha2::{Digest, Sha256};
 pub use crate::backend::KernelTime;
 
 use super::build::{self, Built, Placement};
-use super::load::{LoadOptions, open_source};
+use super::load::{LoadOptions, open_weights};
 use super::logits::largest;
 use super::sampler::{Sampler, SamplingParams};
 use super::speculate::{self, Clock, Lane, MAX_DRAFTS, Speculation, Speculator};
@@ -154,19 +154,15 @@ pub struct ProfileRow {
 }
 
 impl Bench {
-    /// Loads the model, or the `synthetic` one that is in no file (`released:q4_0`). `progress` is called with the share done, from 0 to 1.
+    /// Loads the model. `progress` is called with the share done, from 0 to 1.
     ///
     /// # Errors
     /// Those of a load.
-    pub fn open(load: &LoadOptions, synthetic: Option<&str>, progress: &mut dyn FnMut(f32)) -> Result<Bench> {
-        let source = synthetic.is_none().then(|| open_source(load.model.as_deref())).transpose()?;
-        let (name, opened) = match (synthetic, &source) {
-            (Some(name), _) => (name.to_string(), crate::model::load::Opened::synthetic(name)?),
-            (None, Some(source)) => (source.name().to_string(), crate::model::load::open(source)?),
-            (None, None) => return Err(Error::invalid("there is no model to measure")),
-        };
-        let model_hash = synthetic.map_or_else(|| opened.fingerprint(), str::to_string);
-        let built = build::run(opened, source.as_ref(), load, progress)?;
+    pub fn open(load: &LoadOptions, progress: &mut dyn FnMut(f32)) -> Result<Bench> {
+        let (opened, source) = open_weights(load)?;
+        let name = opened.checkpoint.name().to_string();
+        let model_hash = load.synthetic.clone().unwrap_or_else(|| opened.fingerprint());
+        let built = build::build(opened, source.as_ref(), load, progress)?;
         let setting = BenchSetting {
             model: name,
             model_hash,

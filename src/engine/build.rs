@@ -108,23 +108,18 @@ pub struct Built {
 pub type MemoryProbe = Arc<dyn Fn() -> MemoryUse + Send + Sync>;
 
 /// The memory plan for these choices, whether or not it keeps the limit.
-pub fn plan(source: &Source, options: &LoadOptions) -> Result<Plan> {
-    let opened = load::open(source)?;
+pub fn plan(opened: &Opened, source: Option<&Source>, options: &LoadOptions) -> Result<Plan> {
     let chosen = device::choose(options)?;
-    let (options, _) = translate(Some(source), &opened.shape, options, &chosen)?;
+    let (options, _) = translate(source, &opened.shape, options, &chosen)?;
     match chosen {
-        Chosen::Cpu(_) => load::plan(&opened, &options),
-        Chosen::Gpu(gpu) => load::hip_plan(&opened, &options, &gpu),
+        Chosen::Cpu(_) => load::plan(opened, &options),
+        Chosen::Gpu(gpu) => load::hip_plan(opened, &options, &gpu),
     }
 }
 
-/// Binds the weights and plans the memory; `progress` is called with the share done, from 0 to 1.
-pub fn build(source: &Source, options: &LoadOptions, progress: &mut dyn FnMut(f32)) -> Result<Built> {
-    run(load::open(source)?, Some(source), options, progress)
-}
-
-/// The same for a model that is opened already, out of `source` if it has one.
-pub fn run(
+/// Binds the weights of an opened model, out of `source` if it has one, and plans the memory; `progress` is called with the
+/// share done, from 0 to 1.
+pub fn build(
     opened: Opened,
     source: Option<&Source>,
     options: &LoadOptions,

@@ -13,7 +13,8 @@ use super::speculate::SpeculationOptions;
 use super::{DeviceLock, Engine, Grammars, Options, Prompt, Reading, SessionFolder};
 use crate::config::{AttentionMode, Device, KvBackend, KvMode, RopePrecision};
 use crate::error::{Error, Result};
-use crate::model::{self, load::Plan};
+use crate::model;
+use crate::model::load::{Opened, Plan};
 use crate::text::tokenizer::AddedToken;
 use crate::text::{Conversation, GenerationConfig, Rendered, Template, Tokenizer, stop_ids};
 use crate::weights::Source;
@@ -34,6 +35,8 @@ pub enum MemoryLimit {
 pub struct LoadOptions {
     /// The model's folder; `None` is the embedded model.
     pub model: Option<PathBuf>,
+    /// A geometry whose random weights take the place of the model's own; text stays the model's.
+    pub synthetic: Option<String>,
     /// Where the model runs.
     pub device: Device,
     /// Kernels for a GPU; `None` is those inside this program.
@@ -80,6 +83,15 @@ pub fn open_source(model: Option<&Path>) -> Result<Source> {
     }
 }
 
+/// Opens the weights of a model: those of its files, which come along, or random ones that are in no file.
+pub(super) fn open_weights(options: &LoadOptions) -> Result<(Opened, Option<Source>)> {
+    if let Some(geometry) = &options.synthetic {
+        return Ok((Opened::synthetic(geometry)?, None));
+    }
+    let source = open_source(options.model.as_deref())?;
+    Ok((model::load::open(&source)?, Some(source)))
+}
+
 /// A running model with its text side.
 pub struct Loaded {
     /// Name of the folder, or "ember".
@@ -113,7 +125,8 @@ impl Loaded {
     pub fn open(options: &LoadOptions, progress: &mut dyn FnMut(f32)) -> Result<Loaded> {
         let source = open_source(options.model.as_deref())?;
         let mut text = TextSide::open(&source)?;
-        let built = build::build(&source, options, progress)?;
+        let (opened, weights) = open_weights(options)?;
+        let built = build::build(opened, weights.as_ref(), options, progress)?;
         text.stop_ids = stop_ids(text.generation.as_ref(), &text.tokenizer, built.model.shape().eos.as_slice());
         let engine = Engine::start(
             built.model,
@@ -130,7 +143,7 @@ impl Loaded {
             },
         )?;
         Ok(Loaded {
-            name: source.name().to_string(),
+            name: options.synthetic.clone().unwrap_or_else(|| source.name().to_string()),
             engine,
             text,
             memory: built.memory,
@@ -226,11 +239,15 @@ pub fn generation_config(model: Option<&Path>) -> Result<Option<GenerationConfig
 
 /// The memory plan for `options`, to print. Nothing is loaded.
 pub fn memory_plan(options: &LoadOptions) -> Result<Plan> {
-    build::plan(&open_source(options.model.as_deref())?, options)
+    let (opened, source) = open_weights(options)?;
+    build::plan(&opened, source.as_ref(), options)
 }
 
 /// Describes the model that `options` name, without loading it.
 pub fn describe(options: &LoadOptions) -> Result<Summary> {
-    let source = open_source(options.model.as_deref())?;
-    Ok(summary(source.name(), &model::load::open(&source)?))
+    let (opened, source) = open_weights(options)?;
+    let source = source.ok_or_else(|| {
+        Error::invalid("a synthetic model has no tensors to list: --plan shows the memory that it would take")
+    })?;
+    Ok(summary(source.name(), &opened))
 }

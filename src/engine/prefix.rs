@@ -72,14 +72,20 @@ pub(super) fn choose(candidates: &[Candidate], idle: &[IdleSlot]) -> Option<Choi
 /// Most moments of one sequence: a snapshot of a large model's recurrent state takes tens of megabytes.
 const MOST_MOMENTS: usize = 16;
 
+/// The youngest moments, which stay: the ends of a turn's last chunk, of its prompt and of its answer. The next turn goes on
+/// from one of them, and they may lie closer together than any others.
+const YOUNGEST: usize = 3;
+
 /// The moment to forget, if there are too many: the one whose neighbours are closest, so that what is left lies ever
-/// further apart towards the beginning of a long sequence; never the last. `lengths` ascend.
-pub(super) fn dispensable(lengths: &[usize]) -> Option<usize> {
-    if lengths.len() <= MOST_MOMENTS {
+/// further apart towards the beginning of a long sequence; never one of the youngest. `lengths` ascend; `room` is the number
+/// of moments that memory is meant for, of which one is always kept.
+pub(super) fn dispensable(lengths: &[usize], room: usize) -> Option<usize> {
+    let most = room.clamp(1, MOST_MOMENTS);
+    if lengths.len() <= most {
         return None;
     }
     let gap = |at: &usize| lengths[at + 1] - if *at == 0 { 0 } else { lengths[at - 1] };
-    (0..lengths.len() - 1).min_by_key(gap)
+    (0..lengths.len() - YOUNGEST.min(most)).min_by_key(gap)
 }
 
 #[cfg(test)]
@@ -128,7 +134,7 @@ mod tests {
         let mut lengths = Vec::new();
         for chunk in 1..=200 {
             lengths.push(chunk * 512);
-            if let Some(at) = dispensable(&lengths) {
+            if let Some(at) = dispensable(&lengths, MOST_MOMENTS) {
                 lengths.remove(at);
             }
         }
@@ -136,5 +142,21 @@ mod tests {
         // Wherever a prompt departs, less than a quarter of the whole is read again.
         let worst = lengths.windows(2).map(|w| w[1] - w[0]).chain([lengths[0]]).max().unwrap();
         assert!(worst <= 50 * 512, "{lengths:?}");
+    }
+
+    #[test]
+    fn the_ends_of_a_long_prompt_and_of_its_short_answer_stay() {
+        for (room, left) in [(MOST_MOMENTS, MOST_MOMENTS), (8, 8), (2, 2), (0, 1)] {
+            let mut lengths: Vec<usize> = Vec::new();
+            for length in (1..=24).map(|chunk| chunk * 4096).chain([100_453, 100_485]) {
+                lengths.push(length);
+                while let Some(at) = dispensable(&lengths, room) {
+                    lengths.remove(at);
+                }
+            }
+            assert_eq!(lengths.len(), left);
+            let youngest = [98_304, 100_453, 100_485];
+            assert!(youngest.ends_with(&lengths[left.saturating_sub(YOUNGEST)..]), "{lengths:?}");
+        }
     }
 }

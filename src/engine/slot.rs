@@ -65,20 +65,23 @@ impl Slot {
         self.moments.iter().find(|moment| moment.ids().len() == tokens)
     }
 
-    /// Keeps this moment, and thins the others out.
-    pub fn mark(&mut self) {
+    /// Keeps this moment, and thins the others out: all of them take `budget` bytes at the most, unless one takes more.
+    pub fn mark(&mut self, budget: usize) {
         let Some(sequence) = self.sequence.as_ref().filter(|sequence| !sequence.is_empty()) else { return };
         if self.moment(sequence.len()).is_some() {
             return;
         }
-        match sequence.snapshot() {
-            Ok(moment) => self.moments.push(Arc::new(moment)),
+        let moment = match sequence.snapshot() {
+            Ok(moment) => moment,
             // What is not kept is read again.
             Err(error) => return tracing::warn!("a moment could not be kept: {error}"),
-        }
-        let lengths: Vec<usize> = self.moments.iter().map(|moment| moment.ids().len()).collect();
-        if let Some(at) = dispensable(&lengths) {
+        };
+        let room = budget / moment.bytes().max(1);
+        self.moments.push(Arc::new(moment));
+        let mut lengths: Vec<usize> = self.moments.iter().map(|moment| moment.ids().len()).collect();
+        while let Some(at) = dispensable(&lengths, room) {
             self.moments.remove(at);
+            lengths.remove(at);
         }
     }
 

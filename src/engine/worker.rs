@@ -248,7 +248,7 @@ impl Worker {
 
     /// Keeps the moment that a slot's state is in, within the budget.
     fn mark(&mut self, slot: usize) {
-        self.slots[slot].mark();
+        self.slots[slot].mark(self.cache.budget());
         while self.moment_bytes() > self.cache.budget().max(self.slots[slot].moment_bytes()) {
             let others = self.slots.iter_mut().enumerate().filter(|(at, _)| *at != slot).map(|(_, slot)| slot);
             let most = others.max_by_key(|slot| slot.moment_bytes());

@@ -51,7 +51,7 @@ struct Buffers<B: Backend> {
     chosen: B::Buffer,
     /// `[LOGIT_ROWS, vocab]`
     logits: B::Buffer,
-    /// `[max_rows, D]`, streams of the MTP head.
+    /// `[head::most_rows, D]`, streams of the MTP head.
     mtp_wide: Option<B::Buffer>,
 }
 
@@ -87,7 +87,7 @@ impl<B: Backend> Model<B> {
             chosen: backend.buffer(LOGIT_ROWS, d)?,
             logits: backend.buffer(LOGIT_ROWS, shape.vocab)?,
             mtp_wide: match weights.mtp {
-                Some(_) => Some(backend.buffer(max_rows, d)?),
+                Some(_) => Some(backend.buffer(head::most_rows(max_rows), d)?),
                 None => None,
             },
         };
@@ -116,8 +116,9 @@ impl<B: Backend> Model<B> {
     pub fn buffer_bytes(shape: &Shape, max_rows: usize, mtp: bool) -> usize {
         let (d, hidden) = (shape.wide(), shape.hidden);
         let embed_dim = shape.ngram_width();
-        let row = d + 2 * hidden + shape.hyper.streams + (1 + injections(shape)) * embed_dim + if mtp { d } else { 0 };
-        (max_rows * row + LOGIT_ROWS * (d + 2 * shape.vocab)) * size_of::<f32>()
+        let row = d + 2 * hidden + shape.hyper.streams + (1 + injections(shape)) * embed_dim;
+        let head = if mtp { head::most_rows(max_rows) * d } else { 0 };
+        (max_rows * row + head + LOGIT_ROWS * (d + 2 * shape.vocab)) * size_of::<f32>()
     }
 
     /// Shows every intermediate value to `observer` from the next step on. Only tests do.

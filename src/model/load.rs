@@ -77,6 +77,8 @@ const CONTEXT_STEP: usize = 256;
 
 /// Code, stacks, allocator and the headers of a checkpoint, as measured with `ember` (x86-64, 2026-11-30).
 const PROGRAM_BYTES: usize = 16 << 20;
+/// The plan's part for what is kept of earlier requests.
+const EARLIER: &str = "earlier requests";
 /// A tokenizer's tables for one id of its vocabulary, as measured with `ember` (x86-64, 2026-11-30).
 const TOKENIZER_BYTES: usize = 1536;
 
@@ -213,16 +215,15 @@ pub fn hip(
     let free = gpu.context().memory_info()?.free;
     let options =
         &LoadOptions { memory_limit: Some(options.memory_limit.unwrap_or(free).min(free)), ..options.clone() };
-    let (arch, integrated) = (gpu.arch().to_string(), gpu.context().properties().integrated);
-    let (plan, host_layers) = place(&opened, options, &arch, integrated)?;
+    let (plan, host_layers) = place(&opened, options, &gpu)?;
     plan.check(|limit| {
-        let plan = |opened: &Opened, options: &LoadOptions| Ok(place(opened, options, &arch, integrated)?.0);
+        let plan = |opened: &Opened, options: &LoadOptions| hip_plan(opened, options, &gpu);
         largest_context(&opened, options, limit, &plan)
     })?;
     if let Some(layers) = host_layers {
         info!("the experts of {} of {} layers stay in the host's memory", layers.count, layers.of);
     }
-    let options = &gpu_defaults(options, &arch);
+    let options = &gpu_defaults(options, gpu.arch());
     let shape = opened.shape.clone();
     let layout = state_layout(&shape, options)?;
     let hip_options = hip_options(&layout, options, host_layers);
@@ -263,43 +264,48 @@ fn hip_options(layout: &StateLayout, options: &LoadOptions, host_layers: Option<
 /// # Errors
 /// `Invalid`, for options that do not fit the model.
 pub fn hip_plan(opened: &Opened, options: &LoadOptions, gpu: &Gpu) -> Result<Plan> {
-    Ok(place(opened, options, gpu.arch(), gpu.context().properties().integrated)?.0)
+    Ok(place(opened, options, gpu)?.0)
 }
 
-fn place(opened: &Opened, options: &LoadOptions, arch: &str, integrated: bool) -> Result<(Plan, Option<HostLayers>)> {
+/// Whether a GPU's memory is the host's.
+fn integrated(gpu: &Gpu) -> bool {
+    gpu.context().properties().integrated
+}
+
+fn place(opened: &Opened, options: &LoadOptions, gpu: &Gpu) -> Result<(Plan, Option<HostLayers>)> {
     let sizes = opened.parameters()?.sizes();
     let experts = &sizes.experts;
     let largest = experts.iter().copied().max().unwrap_or(0).next_multiple_of(ALIGN);
     // Room for the alignment of every part of a layer.
     let slot_bytes = largest + opened.shape.moe.experts * 6 * ALIGN;
     let with = |count: usize| HostLayers { count, of: experts.len(), slot_bytes };
-    let all = plan_of(opened, options, arch, &sizes, None)?;
+    let all = plan_of(opened, options, gpu, &sizes, None)?;
     let fits = |plan: &Plan| options.memory_limit.is_none_or(|limit| plan.total() <= limit);
-    if fits(&all) || integrated {
+    if fits(&all) || integrated(gpu) {
         return Ok((all, None));
     }
     for count in 1..=experts.len() {
         let layers = with(count);
-        let plan = plan_of(opened, options, arch, &sizes, Some(layers))?;
+        let plan = plan_of(opened, options, gpu, &sizes, Some(layers))?;
         if fits(&plan) {
             return Ok((plan, Some(layers)));
         }
     }
     // Nothing fits: what is missing is said of the plan that takes the least.
     let layers = with(experts.len());
-    let least = plan_of(opened, options, arch, &sizes, Some(layers))?;
+    let least = plan_of(opened, options, gpu, &sizes, Some(layers))?;
     Ok(if least.total() < all.total() { (least, Some(layers)) } else { (all, None) })
 }
 
 fn plan_of(
     opened: &Opened,
     options: &LoadOptions,
-    arch: &str,
+    gpu: &Gpu,
     sizes: &Sizes,
     hosted: Option<HostLayers>,
 ) -> Result<Plan> {
     let shape = &opened.shape;
-    let options = &gpu_defaults(options, arch);
+    let options = &gpu_defaults(options, gpu.arch());
     let layout = state_layout(shape, options)?;
     let hip = hip_options(&layout, options, hosted);
     let mut plan = Plan::new(layout.max_sequence, options.memory_limit);
@@ -311,6 +317,12 @@ fn plan_of(
         plan.memory("experts on their way", SLOTS * layers.slot_bytes);
     }
     plan_state(&mut plan, &layout, options);
+    // What is kept of earlier requests is copied to the host.
+    match integrated(gpu) {
+        _ if options.kept_bytes == 0 => {}
+        true => plan.memory(EARLIER, options.kept_bytes),
+        false => plan.host(EARLIER, options.kept_bytes),
+    }
     plan.memory("activations", Model::<Hip>::buffer_bytes(shape, hip.max_rows, options.mtp));
     plan.memory("operation scratch", Hip::scratch_bytes(shape, &hip));
     if let Some(layers) = hosted {
@@ -333,6 +345,9 @@ pub fn plan(opened: &Opened, options: &LoadOptions) -> Result<Plan> {
     plan_weights(&mut plan, opened, options, &weights, 0)?;
     plan.memory("n-gram rows in memory", weights.table.min(ngram::RESIDENT_BYTES));
     plan_state(&mut plan, &layout, options);
+    if options.kept_bytes > 0 {
+        plan.memory(EARLIER, options.kept_bytes);
+    }
     plan.memory("activations", Model::<Cpu>::buffer_bytes(shape, backend.max_rows, options.mtp));
     plan.memory("operation scratch", Cpu::scratch_bytes(shape, &backend));
     plan.memory("program and tokenizer", PROGRAM_BYTES + shape.vocab * TOKENIZER_BYTES);
@@ -346,9 +361,6 @@ fn plan_state(plan: &mut Plan, layout: &StateLayout, options: &LoadOptions) {
     let times = if options.sequences > 1 { format!(" x {}", options.sequences) } else { String::new() };
     plan.memory(format!("keys, values, index keys{times}"), sequences(layout.context_bytes(layout.max_sequence)));
     plan.memory(format!("recurrent state{times}"), sequences(layout.recurrent.bytes()));
-    if options.kept_bytes > 0 {
-        plan.memory("earlier requests", options.kept_bytes);
-    }
 }
 
 /// `elsewhere` bytes of the experts are planned apart.

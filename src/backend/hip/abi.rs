@@ -416,6 +416,7 @@ const _: () = {
 pub struct QsaSelectArgs {
     pub blocks: u64_,
     pub counts: u64_,
+    pub candidates: u64_,
     pub scores: u64_,
     pub positions: u64_,
     pub first: u32_,
@@ -423,22 +424,23 @@ pub struct QsaSelectArgs {
     pub max_blocks: u32_,
     pub budget: u32_,
     pub ratio: u32_,
-    pub unused: u32_,
+    pub parts: u32_,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of QsaSelectArgs"][::core::mem::size_of::<QsaSelectArgs>() - 56usize];
+    ["Size of QsaSelectArgs"][::core::mem::size_of::<QsaSelectArgs>() - 64usize];
     ["Alignment of QsaSelectArgs"][::core::mem::align_of::<QsaSelectArgs>() - 8usize];
     ["Offset of field: QsaSelectArgs::blocks"][::core::mem::offset_of!(QsaSelectArgs, blocks) - 0usize];
     ["Offset of field: QsaSelectArgs::counts"][::core::mem::offset_of!(QsaSelectArgs, counts) - 8usize];
-    ["Offset of field: QsaSelectArgs::scores"][::core::mem::offset_of!(QsaSelectArgs, scores) - 16usize];
-    ["Offset of field: QsaSelectArgs::positions"][::core::mem::offset_of!(QsaSelectArgs, positions) - 24usize];
-    ["Offset of field: QsaSelectArgs::first"][::core::mem::offset_of!(QsaSelectArgs, first) - 32usize];
-    ["Offset of field: QsaSelectArgs::count"][::core::mem::offset_of!(QsaSelectArgs, count) - 36usize];
-    ["Offset of field: QsaSelectArgs::max_blocks"][::core::mem::offset_of!(QsaSelectArgs, max_blocks) - 40usize];
-    ["Offset of field: QsaSelectArgs::budget"][::core::mem::offset_of!(QsaSelectArgs, budget) - 44usize];
-    ["Offset of field: QsaSelectArgs::ratio"][::core::mem::offset_of!(QsaSelectArgs, ratio) - 48usize];
-    ["Offset of field: QsaSelectArgs::unused"][::core::mem::offset_of!(QsaSelectArgs, unused) - 52usize];
+    ["Offset of field: QsaSelectArgs::candidates"][::core::mem::offset_of!(QsaSelectArgs, candidates) - 16usize];
+    ["Offset of field: QsaSelectArgs::scores"][::core::mem::offset_of!(QsaSelectArgs, scores) - 24usize];
+    ["Offset of field: QsaSelectArgs::positions"][::core::mem::offset_of!(QsaSelectArgs, positions) - 32usize];
+    ["Offset of field: QsaSelectArgs::first"][::core::mem::offset_of!(QsaSelectArgs, first) - 40usize];
+    ["Offset of field: QsaSelectArgs::count"][::core::mem::offset_of!(QsaSelectArgs, count) - 44usize];
+    ["Offset of field: QsaSelectArgs::max_blocks"][::core::mem::offset_of!(QsaSelectArgs, max_blocks) - 48usize];
+    ["Offset of field: QsaSelectArgs::budget"][::core::mem::offset_of!(QsaSelectArgs, budget) - 52usize];
+    ["Offset of field: QsaSelectArgs::ratio"][::core::mem::offset_of!(QsaSelectArgs, ratio) - 56usize];
+    ["Offset of field: QsaSelectArgs::parts"][::core::mem::offset_of!(QsaSelectArgs, parts) - 60usize];
 };
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable)]

@@ -25,6 +25,8 @@ const SCORE_ROWS: usize = 256;
 const WIDE_ROWS: usize = 16;
 /// Blocks that a workgroup scores.
 const SCORE_BLOCKS: usize = 256;
+/// Blocks among which a workgroup finds candidates (PART_BLOCKS of hip/qsa_select.hip).
+pub(super) const NARROW_BLOCKS: usize = 4096;
 /// The least entries of a list that a workgroup attends to.
 const SPLIT_ENTRIES: usize = 64;
 /// The most workgroups a row and KV head: enough for one row to fill the larger device twice (64 compute units).
@@ -49,6 +51,8 @@ pub struct QsaScratch {
     index_queries: u64,
     /// `[SCORE_ROWS, blocks of the longest sequence]`
     scores: u64,
+    /// `[SCORE_ROWS, parts of the longest sequence, budget]` u32
+    candidates: u64,
     /// `[rows, budget]` u32
     blocks: u64,
     /// `[rows]` u32
@@ -74,6 +78,7 @@ impl QsaScratch {
         let few = GEMV_ROWS.min(rows);
         let packed = if gathers(shape, options) { options.max_sequence.next_multiple_of(4) * kv } else { 0 };
         let scored = if options.attention == AttentionMode::Sparse { SCORE_ROWS.min(rows) } else { 0 };
+        let blocks = most_blocks(shape, options);
         QsaScratch {
             query_gate: cut.floats(rows * 2 * heads),
             keys: cut.floats(rows * kv),
@@ -82,7 +87,8 @@ impl QsaScratch {
             index_key: cut.floats(rows * i.head_dim),
             queries: cut.floats(rows * heads),
             index_queries: cut.floats(rows * i.heads * i.head_dim),
-            scores: cut.floats(scored * most_blocks(shape, options)),
+            scores: cut.floats(scored * blocks),
+            candidates: cut.take(scored * parts(blocks) * i.budget_blocks(), 4),
             blocks: cut.take(rows * i.budget_blocks(), 4),
             counts: cut.take(rows, 4),
             partial: cut.floats(few * splits.count * heads),
@@ -115,6 +121,11 @@ impl Splits {
 /// Blocks of the longest sequence, a whole number of the scoring kernel's.
 fn most_blocks(shape: &Shape, options: &HipOptions) -> usize {
     (options.max_sequence / shape.indexer.ratio).max(1).next_multiple_of(SCORE_BLOCKS)
+}
+
+/// Workgroups that find a row's candidates; 0 where one selects from all blocks.
+fn parts(blocks: usize) -> usize {
+    if blocks > NARROW_BLOCKS { blocks.div_ceil(NARROW_BLOCKS) } else { 0 }
 }
 
 /// Whether long segments gather.
@@ -207,7 +218,8 @@ impl Hip {
             if complete > i.budget_blocks() {
                 let rows = match count {
                     1 => 1,
-                    2..=GEMV_ROWS => GEMV_ROWS,
+                    2..=4 => 4,
+                    5..=GEMV_ROWS => GEMV_ROWS,
                     _ => WIDE_ROWS,
                 };
                 let arguments = QsaScoreArgs {
@@ -227,9 +239,11 @@ impl Hip {
                 let grid = count.div_ceil(rows) * complete.div_ceil(SCORE_BLOCKS);
                 self.launch(&format!("qsa_score_{keys}_r{rows}"), grid, &arguments)?;
             }
+            let parts = parts(complete);
             let arguments = QsaSelectArgs {
                 blocks: s.blocks,
                 counts: s.counts,
+                candidates: s.candidates,
                 scores: s.scores,
                 positions: step.tables.positions,
                 first: first as u32,
@@ -237,8 +251,11 @@ impl Hip {
                 max_blocks: complete as u32,
                 budget: i.budget_blocks() as u32,
                 ratio: i.ratio as u32,
-                unused: 0,
+                parts: parts as u32,
             };
+            if parts > 0 {
+                self.launch("qsa_narrow", count * parts, &arguments)?;
+            }
             self.launch("qsa_select", count, &arguments)?;
         }
         Ok(())

@@ -15,6 +15,15 @@ use crate::model::{Draft, Feed, LOGIT_ROWS};
 use crate::state::Sequence;
 use crate::state::head::HIDDEN_ROWS;
 
+/// The most rows of the head's step: a longer one of the trunk is followed in pieces, so that the head's streams take a
+/// fraction of the trunk's memory.
+const MOST_ROWS: usize = 512;
+
+/// Rows of the head's step where the trunk's has up to `max_rows`.
+pub(super) fn most_rows(max_rows: usize) -> usize {
+    max_rows.min(MOST_ROWS)
+}
+
 /// The head's last step.
 #[derive(Default)]
 pub(super) struct LastStep {
@@ -69,12 +78,17 @@ impl<B: Backend> Model<B> {
 
     /// After a step: runs the head on the rows of long feeds, all but the last, whose next token is not known yet.
     pub(super) fn follow(&mut self, feeds: &mut [Feed<'_>]) -> Result<()> {
-        let mut first = 0;
+        let (mut first, most) = (0, most_rows(self.max_rows));
         for feed in feeds {
             if is_long(feed) {
-                self.rows.clear();
-                self.rows.push(feed.sequence.len(), &feed.ids[1..]);
-                self.head_step(Source::Trunk(first..first + feed.ids.len() - 1), &mut [&mut *feed.sequence])?;
+                let (mut row, mut position) = (first, feed.sequence.len());
+                for ids in feed.ids[1..].chunks(most) {
+                    self.rows.clear();
+                    self.rows.push(position, ids);
+                    self.head_step(Source::Trunk(row..row + ids.len()), &mut [&mut *feed.sequence])?;
+                    row += ids.len();
+                    position += ids.len();
+                }
             }
             first += feed.ids.len();
         }
@@ -85,10 +99,10 @@ impl<B: Backend> Model<B> {
     pub(super) fn first_drafts(&mut self, drafts: &mut [Draft<'_>]) -> Result<()> {
         self.check_drafts(drafts)?;
         let rows: usize = drafts.iter().map(|d| d.sequence.len() - d.sequence.head().rows()).sum();
-        if rows > self.max_rows {
+        let most = most_rows(self.max_rows);
+        if rows > most {
             return Err(Error::invalid(format!(
-                "the MTP head would have to read {rows} rows at once and a step takes {}: draft for fewer sequences",
-                self.max_rows
+                "the MTP head would have to read {rows} rows at once and its step takes {most}: draft for fewer sequences"
             )));
         }
         // The rows of the trunk's step make room for those of the rings.

@@ -1,8 +1,11 @@
 //! QSA before its attention: new rows of the state, block scores, selection.
 
+use std::collections::BTreeSet;
+
 use half::bf16;
 
 use super::super::abi::{KvPlanes, QsaPrepareArgs, QsaScoreArgs, QsaSelectArgs};
+use super::super::qsa::NARROW_BLOCKS;
 use super::Class;
 use super::bench::{Bench, Expected, Output, gamma};
 use super::dense::norm_error;
@@ -274,7 +277,7 @@ pub fn score(bench: &mut Bench<'_>) -> Result<()> {
             let count = positions.len();
             let element = if mode == KvMode::F32 { "f32" } else { "bf16" };
             let mut bits: Option<Vec<f32>> = None;
-            for rows in [1, 8, 16] {
+            for rows in [1, 4, 8, 16] {
                 let kernel = format!("qsa_score_{element}_r{rows}");
                 let scores = bench.output::<f32>(count * blocks)?;
                 let arguments = QsaScoreArgs {
@@ -328,13 +331,36 @@ pub fn score(bench: &mut Bench<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Selections at the edges of the budget, of LDS and of the longest context, with and without ties.
+/// What qsa_narrow leaves: a row's candidates one behind the other.
+fn candidates_of(shape: &IndexerShape, positions: &[u32], scores: &[f32], parts: usize) -> Vec<u32> {
+    let (budget, ratio) = (shape.budget_blocks(), shape.ratio);
+    let mut all = vec![u32::MAX; positions.len() * parts * budget];
+    let (mut order, mut tokens) = (Vec::new(), Vec::new());
+    let rows = scores.chunks(scores.len() / positions.len()).zip(positions);
+    for ((scores, &position), out) in rows.zip(all.chunks_mut(parts * budget)) {
+        let scores = &scores[..(position as usize + 1) / ratio];
+        if scores.len() <= NARROW_BLOCKS {
+            continue;
+        }
+        let mut blocks = Vec::new();
+        for (part, scores) in scores.chunks(NARROW_BLOCKS).enumerate() {
+            rule::select(shape, scores.len() * ratio - 1, scores, &mut order, &mut tokens);
+            blocks.extend(tokens.chunks(ratio).map(|t| (part * NARROW_BLOCKS + t[0] as usize / ratio) as u32));
+        }
+        out[..blocks.len()].copy_from_slice(&blocks);
+    }
+    all
+}
+
+/// Selections at the edges of the budget, of a list of candidates and of the longest context, with and without ties; out of
+/// candidates and out of all blocks.
 pub fn select(bench: &mut Bench<'_>) -> Result<()> {
     bench.seed(40);
     for (budget, positions, kinds) in [
         (512, (0..6).chain(2046..2056).collect::<Vec<u32>>(), 3),
+        (512, vec![16_382, 16_383, 16_386, 16_387, 18_000, 35_000], 3),
         (512, vec![61_435, 61_440, 61_443, 61_447], 3),
-        (512, vec![262_143, 200_001], 2),
+        (512, vec![262_143, 300_001], 2),
         (32, vec![126, 127, 131, 132, 300], 3),
         (1, vec![3, 7, 255], 3),
     ] {
@@ -352,20 +378,6 @@ pub fn select(bench: &mut Bench<'_>) -> Result<()> {
                 };
             }
             let (s, p) = (bench.upload(&scores)?, bench.upload(&positions)?);
-            let (blocks, counts) = (bench.output::<u32>(count * budget)?, bench.output::<u32>(count)?);
-            let arguments = QsaSelectArgs {
-                blocks: blocks.address(),
-                counts: counts.address(),
-                scores: s.address(),
-                positions: p.address(),
-                first: 0,
-                count: count as u32,
-                max_blocks: max_blocks as u32,
-                budget: budget as u32,
-                ratio: ratio as u32,
-                unused: 0,
-            };
-            bench.launch("qsa_select", count, &arguments)?;
             let (mut want, mut want_counts) = (vec![u32::MAX; count * budget], Vec::new());
             let (mut order, mut tokens) = (Vec::new(), Vec::new());
             for (row, &position) in positions.iter().enumerate() {
@@ -384,10 +396,35 @@ pub fn select(bench: &mut Bench<'_>) -> Result<()> {
                 }
             }
             let case = format!("{count} rows, budget {budget}, up to {max_blocks} blocks, ties {kind}");
-            let got = bench.read::<u32>(&counts)?;
-            bench.exact("qsa_select", format!("{case}, counts"), &got, &want_counts);
-            let got = bench.read::<u32>(&blocks)?;
-            bench.exact("qsa_select", case, &got, &want);
+            let parts = max_blocks.div_ceil(NARROW_BLOCKS);
+            // One workgroup for all blocks is what short contexts have; of long ones it is slow on the emulator.
+            let directly = if max_blocks < 10_000 { 0 } else { parts };
+            for parts in BTreeSet::from([directly, parts]) {
+                let (blocks, counts) = (bench.output::<u32>(count * budget)?, bench.output::<u32>(count)?);
+                let candidates = bench.output::<u32>((count * parts * budget).max(1))?;
+                let arguments = QsaSelectArgs {
+                    blocks: blocks.address(),
+                    counts: counts.address(),
+                    candidates: candidates.address(),
+                    scores: s.address(),
+                    positions: p.address(),
+                    first: 0,
+                    count: count as u32,
+                    max_blocks: max_blocks as u32,
+                    budget: budget as u32,
+                    ratio: ratio as u32,
+                    parts: parts as u32,
+                };
+                let case = format!("{case}, {parts} parts");
+                if parts > 0 {
+                    bench.launch("qsa_narrow", count * parts, &arguments)?;
+                    let want = candidates_of(&shape, &positions, &scores, parts);
+                    bench.exact("qsa_narrow", case.clone(), &bench.read::<u32>(&candidates)?, &want);
+                }
+                bench.launch("qsa_select", count, &arguments)?;
+                bench.exact("qsa_select", format!("{case}, counts"), &bench.read::<u32>(&counts)?, &want_counts);
+                bench.exact("qsa_select", case, &bench.read::<u32>(&blocks)?, &want);
+            }
         }
     }
     Ok(())
