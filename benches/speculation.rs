@@ -1,18 +1,16 @@
-//! What drafts give on the CPU: speed and acceptance by depth, on ember's own kind of text.
+//! What drafts give: speed and acceptance by depth, on ember's own kind of text.
 //!
-//! Owns: the prompts and the comparison; all depths take turns within one run, and what counts is the time that the
-//! process ran, so that a neighbour disturbs all of them alike.
-//! Run with `cargo bench --bench speculation -- [--threads N]` on Linux; it takes about a minute.
+//! Owns: the prompts and the comparison; all depths take turns within one run. On the CPU what counts is the time that the
+//! process ran, so that a neighbour disturbs all of them alike; on a GPU, for which the process waits, the clock's.
+//! Run with `cargo bench --bench speculation -- [--threads N] [--hip KERNEL_PACK|embedded] [--model DIR]` on Linux; it takes
+//! about a minute a device, and with --hip both are measured.
 
-use std::sync::Arc;
-use std::time::Duration;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
-use hipfire::engine::speculate::accept::Rule;
-use hipfire::engine::speculate::{Depth, Receipts, Speculation};
-use hipfire::engine::{Cancel, Engine, Event, MemoryUse, Options, Request, SamplingParams};
-use hipfire::model::load::{self, LoadOptions};
-use hipfire::text::Tokenizer;
-use hipfire::weights::Source;
+use hipfire::config::Device;
+use hipfire::engine::speculate::{Depth, Receipts, SpeculationOptions};
+use hipfire::engine::{Cancel, Event, LoadOptions, Loaded, Request, SamplingParams};
 
 const PROMPTS: [&str; 4] = [
     "Once upon a time, Lily found a small red box in the garden. She",
@@ -25,38 +23,29 @@ const TURNS: usize = 5;
 
 struct Candidate {
     name: String,
-    engine: Engine,
+    loaded: Loaded,
+    /// What time it is.
+    clock: fn() -> Duration,
     tokens: usize,
     time: Duration,
     receipts: Receipts,
 }
 
-fn candidate(depth: Depth, threads: usize) -> Candidate {
-    let most = depth.most();
-    let options = LoadOptions {
-        mtp: most > 0,
-        rewind_rows: if most > 0 { most + 1 } else { 0 },
-        threads,
-        ..LoadOptions::default()
-    };
-    let model = load::cpu(load::open(&Source::embedded().unwrap()).unwrap(), &options, &mut |_| {}).unwrap();
-    let options = Options {
-        prefill_chunk: 0,
-        parallel: 1,
-        max_queue: 1,
-        cache_memory: 0,
-        sessions: None,
-        grammars: None,
-        memory: Arc::new(MemoryUse::default),
-        speculation: Speculation { depth, rule: Rule::Exact },
-        threads,
-    };
+fn candidate(depth: Depth, options: &LoadOptions) -> Candidate {
+    let speculation = SpeculationOptions { depth: Some(depth), ..SpeculationOptions::default() };
+    let loaded = Loaded::open(&LoadOptions { speculation, ..options.clone() }, &mut |_| {}).unwrap();
     let name = match depth {
         Depth::Fixed(depth) => depth.to_string(),
         Depth::Auto => "auto".into(),
     };
-    let engine = Engine::start(Box::new(model), options).unwrap();
-    Candidate { name, engine, tokens: 0, time: Duration::ZERO, receipts: Receipts::default() }
+    let clock = if options.device == Device::Cpu { time_run } else { time_passed };
+    Candidate { name, loaded, clock, tokens: 0, time: Duration::ZERO, receipts: Receipts::default() }
+}
+
+/// Time since this was first asked.
+fn time_passed() -> Duration {
+    static START: std::sync::OnceLock<Instant> = std::sync::OnceLock::new();
+    START.get_or_init(Instant::now).elapsed()
 }
 
 /// Time that the threads of this process ran.
@@ -81,12 +70,12 @@ impl Candidate {
             cancel: Cancel::default(),
         };
         let mut first = None;
-        for event in self.engine.submit(request).unwrap() {
+        for event in self.loaded.engine.submit(request).unwrap() {
             match event {
-                Event::Token(_) => first = first.or_else(|| Some(time_run())),
+                Event::Token(_) => first = first.or_else(|| Some((self.clock)())),
                 Event::Done(done) => {
                     self.tokens += done.usage.generated - 1;
-                    self.time += time_run() - first.unwrap();
+                    self.time += (self.clock)() - first.unwrap();
                     self.receipts.add(&done.usage.speculation);
                 }
                 Event::Failed(error) => panic!("{error}"),
@@ -100,19 +89,26 @@ impl Candidate {
     }
 }
 
-fn report(title: &str, params: &SamplingParams, threads: usize) {
-    let tokenizer = Tokenizer::from_json(include_bytes!("../models/ember/tokenizer.json"), None).unwrap();
+fn report(title: &str, params: &SamplingParams, options: &LoadOptions) {
     let depths = (0..=5).map(Depth::Fixed).chain([Depth::Auto]);
-    let mut candidates: Vec<Candidate> = depths.map(|depth| candidate(depth, threads)).collect();
+    let mut candidates: Vec<Candidate> = depths.map(|depth| candidate(depth, options)).collect();
     for turn in 0..TURNS {
         for prompt in PROMPTS {
             let params = SamplingParams { seed: turn as u64, ..params.clone() };
-            candidates.iter_mut().for_each(|c| c.answer(tokenizer.encode_raw(prompt).unwrap(), &params));
+            for c in &mut candidates {
+                let ids = c.loaded.text.tokenizer.encode_raw(prompt).unwrap();
+                c.answer(ids, &params);
+            }
         }
     }
-    println!("\n{title}, {threads} threads, {TURNS} turns of {} prompts, {TOKENS} tokens each\n", PROMPTS.len());
+    let (device, threads) = (&candidates[0].loaded.receipt.placement.device, candidates[0].loaded.receipt.threads);
     println!(
-        "| drafts | tokens a second run | against none | accepted by depth | tokens a round | drafting / verifying / choosing |"
+        "\n{title}, {device}, {threads} threads, {TURNS} turns of {} prompts, {TOKENS} tokens each\n",
+        PROMPTS.len()
+    );
+    let second = if options.device == Device::Cpu { "tokens a second run" } else { "tokens/s" };
+    println!(
+        "| drafts | {second} | against none | accepted by depth | tokens a round | drafting / verifying / choosing |"
     );
     println!("|---|---|---|---|---|---|");
     let plain = candidates[0].rate();
@@ -137,9 +133,18 @@ fn report(title: &str, params: &SamplingParams, threads: usize) {
 
 fn main() {
     let args: Vec<String> = std::env::args().collect();
-    let given = args.iter().position(|arg| arg == "--threads").and_then(|i| args.get(i + 1)?.parse().ok());
-    let threads = given.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
-    report("greedy", &SamplingParams::default(), threads);
+    let given = |name: &str| args.iter().position(|arg| arg == name).and_then(|at| args.get(at + 1));
+    let pack = given("--hip");
+    let options = LoadOptions {
+        model: given("--model").map(PathBuf::from),
+        kernel_pack: pack.filter(|pack| *pack != "embedded").map(PathBuf::from),
+        threads: given("--threads").map(|threads| threads.parse().expect("--threads takes a number")),
+        ..LoadOptions::default()
+    };
     let sampled = SamplingParams { temperature: 1.0, top_k: 20, top_p: 0.95, ..SamplingParams::default() };
-    report("sampled (temperature 1, top-k 20, top-p 0.95)", &sampled, threads);
+    for device in pack.map(|_| Device::Hip(0)).into_iter().chain([Device::Cpu]) {
+        let options = LoadOptions { device, ..options.clone() };
+        report("greedy", &SamplingParams::default(), &options);
+        report("sampled (temperature 1, top-k 20, top-p 0.95)", &sampled, &options);
+    }
 }

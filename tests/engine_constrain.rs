@@ -1,6 +1,6 @@
 //! Answers of the embedded model that must follow a grammar: whatever the seed, what comes out parses.
 
-use hipfire::config::{AttentionMode, Device, RopePrecision};
+use hipfire::config::Device;
 use hipfire::engine::speculate::SpeculationOptions;
 use hipfire::engine::{Constraint, Event, Grammar, LoadOptions, Loaded, Request, SamplingParams, StopReason};
 use hipfire::error::Error;
@@ -8,24 +8,12 @@ use serde_json::{Value, json};
 
 fn ember() -> Loaded {
     let options = LoadOptions {
-        model: None,
-        synthetic: None,
         max_seq: Some(512),
         threads: Some(1),
-        memory_limit: None,
-        kv_mode: None,
-        kv_backend: None,
         device: Device::Cpu,
-        kernel_pack: None,
         prefill_chunk: Some(64),
         parallel: 4,
-        max_queue: 64,
-        cache_memory: 0,
-        session_dir: None,
-        gather: true,
-        attention: AttentionMode::Sparse,
-        rope_precision: RopePrecision::F32,
-        speculation: SpeculationOptions::default(),
+        ..LoadOptions::default()
     };
     Loaded::open(&options, &mut |_| {}).unwrap()
 }

@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use hipfire::arena::Limits;
-use hipfire::config::{AttentionMode, Device, KvMode, RopePrecision};
+use hipfire::config::{Device, KvMode};
 use hipfire::engine::speculate::SpeculationOptions;
 use hipfire::engine::{Engine, Event, LoadOptions, Loaded, Options, SessionFolder};
 use hipfire::error::Error;
@@ -131,24 +131,16 @@ fn a_loaded_models_sessions_are_its_own_and_those_of_its_settings() {
     let folder = tempfile::tempdir().unwrap();
     let known = |kv_mode| {
         let options = LoadOptions {
-            model: None,
-            synthetic: None,
             max_seq: Some(256),
             threads: Some(1),
-            memory_limit: None,
             kv_mode: Some(kv_mode),
-            kv_backend: None,
             device: Device::Cpu,
-            kernel_pack: None,
             speculation: SpeculationOptions::off(),
             prefill_chunk: Some(64),
-            parallel: 1,
             max_queue: 4,
             cache_memory: 1 << 26,
             session_dir: Some(folder.path().into()),
-            gather: true,
-            attention: AttentionMode::Sparse,
-            rope_precision: RopePrecision::F32,
+            ..LoadOptions::default()
         };
         let loaded = Loaded::open(&options, &mut |_| {}).unwrap();
         let ids = loaded.text.tokenizer.encode_raw("Once upon a time there was a fox.").unwrap();

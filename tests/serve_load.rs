@@ -15,8 +15,7 @@ use std::time::{Duration, Instant};
 use hipfire::arena::host::HostMemory;
 use hipfire::arena::vm::{Mapping, VirtualMemory};
 use hipfire::arena::{Arena, KvBackend, Limits};
-use hipfire::config::{AttentionMode, Device, RopePrecision};
-use hipfire::engine::speculate::SpeculationOptions;
+use hipfire::config::Device;
 use hipfire::engine::{Engine, LoadOptions, Loaded, MemoryUse, Options};
 use hipfire::error::Result;
 use hipfire::model::load;
@@ -78,24 +77,14 @@ impl Mapping for FineMapping {
 /// ember, its sequences in an arena with a limit.
 fn ember(arena: &Arena) -> Result<Loaded> {
     let options = LoadOptions {
-        model: None,
-        synthetic: None,
         max_seq: Some(CONTEXT),
         threads: Some(2),
-        memory_limit: None,
-        kv_mode: None,
-        kv_backend: None,
         device: Device::Cpu,
-        kernel_pack: None,
         prefill_chunk: Some(64),
         parallel: PARALLEL,
         max_queue: QUEUE,
         cache_memory: CACHE,
-        session_dir: None,
-        gather: true,
-        attention: AttentionMode::Sparse,
-        rope_precision: RopePrecision::F32,
-        speculation: SpeculationOptions::default(),
+        ..LoadOptions::default()
     };
     let mut loaded = Loaded::open(&options, &mut |_| {})?;
     let speculation = options.speculation.resolve(true)?;

@@ -188,14 +188,11 @@ impl ModelArgs {
             kv_mode: self.kv_mode.chosen(),
             kv_backend: self.kv_backend.chosen(),
             prefill_chunk: self.prefill_chunk,
-            parallel: 1,
-            max_queue: 64,
-            cache_memory: 0,
-            session_dir: None,
             gather: self.qsa_gather == Gather::Auto,
             attention: self.attention,
             rope_precision: self.rope_precision,
             speculation,
+            ..LoadOptions::default()
         }
     }
 }

@@ -71,6 +71,32 @@ pub struct LoadOptions {
     pub speculation: SpeculationOptions,
 }
 
+impl Default for LoadOptions {
+    /// One request at a time of the embedded model, with nothing kept.
+    fn default() -> LoadOptions {
+        LoadOptions {
+            model: None,
+            synthetic: None,
+            device: Device::Auto,
+            kernel_pack: None,
+            max_seq: None,
+            threads: None,
+            memory_limit: None,
+            kv_mode: None,
+            kv_backend: None,
+            prefill_chunk: None,
+            parallel: 1,
+            max_queue: 64,
+            cache_memory: 0,
+            session_dir: None,
+            gather: true,
+            attention: AttentionMode::Sparse,
+            rope_precision: RopePrecision::F32,
+            speculation: SpeculationOptions::default(),
+        }
+    }
+}
+
 /// Opens the files of a model.
 pub fn open_source(model: Option<&Path>) -> Result<Source> {
     match model {
