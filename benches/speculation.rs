@@ -2,8 +2,8 @@
 //!
 //! Owns: the prompts and the comparison; all depths take turns within one run. On the CPU what counts is the time that the
 //! process ran, so that a neighbour disturbs all of them alike; on a GPU, for which the process waits, the clock's.
-//! Run with `cargo bench --bench speculation -- [--threads N] [--hip KERNEL_PACK|embedded] [--model DIR]` on Linux; it takes
-//! about a minute a device, and with --hip both are measured.
+//! Run with `cargo bench --bench speculation -- [--turns N] [--threads N] [--hip KERNEL_PACK|embedded] [--model DIR]` on
+//! Linux; with --hip both devices are measured.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -19,7 +19,6 @@ const PROMPTS: [&str; 4] = [
     "Sam wanted to bake a cake for his grandmother.",
 ];
 const TOKENS: usize = 256;
-const TURNS: usize = 5;
 
 struct Candidate {
     name: String,
@@ -89,10 +88,10 @@ impl Candidate {
     }
 }
 
-fn report(title: &str, params: &SamplingParams, options: &LoadOptions) {
+fn report(title: &str, params: &SamplingParams, turns: usize, options: &LoadOptions) {
     let depths = (0..=5).map(Depth::Fixed).chain([Depth::Auto]);
     let mut candidates: Vec<Candidate> = depths.map(|depth| candidate(depth, options)).collect();
-    for turn in 0..TURNS {
+    for turn in 0..turns {
         for prompt in PROMPTS {
             let params = SamplingParams { seed: turn as u64, ..params.clone() };
             for c in &mut candidates {
@@ -103,7 +102,7 @@ fn report(title: &str, params: &SamplingParams, options: &LoadOptions) {
     }
     let (device, threads) = (&candidates[0].loaded.receipt.placement.device, candidates[0].loaded.receipt.threads);
     println!(
-        "\n{title}, {device}, {threads} threads, {TURNS} turns of {} prompts, {TOKENS} tokens each\n",
+        "\n{title}, {device}, {threads} threads, {turns} turns of {} prompts, {TOKENS} tokens each\n",
         PROMPTS.len()
     );
     let second = if options.device == Device::Cpu { "tokens a second run" } else { "tokens/s" };
@@ -141,10 +140,11 @@ fn main() {
         threads: given("--threads").map(|threads| threads.parse().expect("--threads takes a number")),
         ..LoadOptions::default()
     };
+    let turns = given("--turns").map_or(5, |turns| turns.parse().expect("--turns takes a number"));
     let sampled = SamplingParams { temperature: 1.0, top_k: 20, top_p: 0.95, ..SamplingParams::default() };
     for device in pack.map(|_| Device::Hip(0)).into_iter().chain([Device::Cpu]) {
         let options = LoadOptions { device, ..options.clone() };
-        report("greedy", &SamplingParams::default(), &options);
-        report("sampled (temperature 1, top-k 20, top-p 0.95)", &sampled, &options);
+        report("greedy", &SamplingParams::default(), turns, &options);
+        report("sampled (temperature 1, top-k 20, top-p 0.95)", &sampled, turns, &options);
     }
 }

@@ -131,6 +131,7 @@ fn run(backend: KvBackend, limit: usize, ops: &[Op], retired: &mut Vec<Span<u64>
             retired: gone_bytes,
             ranges: live.len(),
             retired_ranges: gone,
+            growths: arena.usage().growths,
             backend,
         };
         assert_eq!(arena.usage(), expected);

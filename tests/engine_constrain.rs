@@ -1,7 +1,6 @@
 //! Answers of the embedded model that must follow a grammar: whatever the seed, what comes out parses.
 
 use hipfire::config::Device;
-use hipfire::engine::speculate::SpeculationOptions;
 use hipfire::engine::{Constraint, Event, Grammar, LoadOptions, Loaded, Request, SamplingParams, StopReason};
 use hipfire::error::Error;
 use serde_json::{Value, json};

@@ -202,6 +202,21 @@ fn both_backends_of_context_memory_give_the_same_bits_and_coarser_states_stay_cl
 }
 
 #[test]
+fn memory_for_the_steps_after_one_is_there_before_they_begin() {
+    // Keys and values of 512 dimensions: a segment of 2 MiB holds 1,024 tokens.
+    let options = LoadOptions { max_sequence: Some(2048), ..LoadOptions::default() };
+    let mut model = load::cpu(load::Opened::synthetic("small:q8_0").unwrap(), &options, &mut |_| {}).unwrap();
+    let (mut sequence, ids) = (model.new_sequence().unwrap(), ids(1030, 96));
+    let mut committed = Vec::new();
+    for part in ids[..1000].chunks(500).chain(ids[1000..].chunks(1)) {
+        model.forward(&mut [Feed { sequence: &mut sequence, ids: part }]).unwrap();
+        committed.push((sequence.len(), model.arena().usage().committed));
+    }
+    let grown: Vec<usize> = committed.windows(2).filter(|pair| pair[0].1 < pair[1].1).map(|pair| pair[1].0).collect();
+    assert_eq!(grown, [1009], "sixteen tokens ahead of the end of a segment: {committed:?}");
+}
+
+#[test]
 fn a_limit_that_cannot_hold_the_plan_says_by_how_much_and_which_context_would_fit() {
     let recipe = Recipe::tiny().set("max_position_embeddings", 65536);
     let full = load::plan(&open(&recipe), &LoadOptions::default()).unwrap();

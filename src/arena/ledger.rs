@@ -35,6 +35,7 @@ pub(super) struct Counters {
     pub retired: usize,
     pub ranges: usize,
     pub retired_ranges: usize,
+    pub growths: u64,
 }
 
 pub(super) struct Ledger {
@@ -114,6 +115,11 @@ impl Ledger {
         }
         books.counters.committed = total;
         Ok(())
+    }
+
+    /// Counts a range's growth that is there to stay.
+    pub fn grew(&self) {
+        self.books().counters.growths += 1;
     }
 
     /// Counts `bytes` as no longer committed.

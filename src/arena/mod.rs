@@ -53,6 +53,8 @@ pub struct Usage {
     pub ranges: usize,
     /// Dropped ranges.
     pub retired_ranges: usize,
+    /// Times that a range's memory grew.
+    pub growths: u64,
     /// How the next range's memory is obtained.
     pub backend: KvBackend,
 }
@@ -124,6 +126,7 @@ impl Arena {
             retired: counters.retired,
             ranges: counters.ranges,
             retired_ranges: counters.retired_ranges,
+            growths: counters.growths,
             backend: self.shared.backend(),
         }
     }
@@ -321,7 +324,12 @@ pub fn ensure_all(growths: &mut [(&mut Range, usize)]) -> Result<()> {
     let mapped = obtained.and_then(|()| growths.iter_mut().try_for_each(|(range, _)| range.allow_charged()));
     for (range, _) in growths.iter_mut() {
         match mapped {
-            Ok(()) => range.committed = range.charged,
+            Ok(()) => {
+                if range.committed < range.charged {
+                    range.shared.ledger.grew();
+                }
+                range.committed = range.charged;
+            }
             Err(_) => range.roll_back(),
         }
     }

@@ -10,6 +10,7 @@
 pub mod cpu;
 pub mod dense;
 pub mod hip;
+pub mod journal;
 
 use std::ops::Range;
 

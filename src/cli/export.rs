@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::args::Format;
 use super::ui::{Output, Ui};
 use crate::engine::speculate::Receipts;
-use crate::engine::{StopReason, TextDone, TextEvent, Usage};
+use crate::engine::{Ran, RanProbe, Receipt, StopReason, TextDone, TextEvent, Usage};
 use crate::error::Result;
 use crate::text::Event as Part;
 
@@ -20,6 +20,10 @@ use crate::text::Event as Part;
 pub struct Context {
     /// Name of the model.
     pub model: String,
+    /// What is on.
+    pub receipt: Receipt,
+    /// Says what has run.
+    pub ran: RanProbe,
     /// Every setting by name.
     pub settings: Value,
 }
@@ -148,6 +152,8 @@ impl Export for Json {
             "usage": usage(done),
             "timings": timings(&done.usage),
             "speculation": done.usage.speculation,
+            "receipt": self.context.receipt,
+            "ran": (self.context.ran)(),
             "memory": done.memory,
             "settings": self.context.settings,
         }))
@@ -185,6 +191,8 @@ impl Export for Jsonl {
             "usage": usage(done),
             "timings": timings(&done.usage),
             "speculation": done.usage.speculation,
+            "receipt": self.context.receipt,
+            "ran": (self.context.ran)(),
             "memory": done.memory,
             "settings": self.context.settings,
         }))
@@ -239,7 +247,7 @@ fn timings(usage: &Usage) -> Value {
 }
 
 /// The footer of `--stats`.
-pub fn footer(done: &TextDone) -> String {
+pub fn footer(done: &TextDone, receipt: &Receipt, ran: &Ran) -> String {
     let (usage, memory) = (&done.usage, &done.memory);
     let reason = match done.reason {
         StopReason::Stop => "the model ended its answer",
@@ -252,7 +260,8 @@ pub fn footer(done: &TextDone) -> String {
          generation  {:>7} tokens  {:>10.1} tokens/s  ({} of them thinking; {reason})\n\
          first token {:>7.3} s\n\
          {}\
-         memory      {} of weights; context: {} committed, {} reserved, {} retired; at most {} resident\n",
+         memory      {} of weights; context: {} committed, {} reserved, {} retired, grown {} times; at most {} resident\n\
+         {}",
         usage.prompt,
         usage.prefill_rate(),
         usage.generated,
@@ -264,8 +273,32 @@ pub fn footer(done: &TextDone) -> String {
         mebibytes(memory.committed),
         mebibytes(memory.reserved),
         mebibytes(memory.retired),
+        memory.growths,
         mebibytes(memory.peak_resident),
+        placement(receipt, ran),
     )
+}
+
+/// Lines about where the model ran and by which kernels, and what is not as it would have been chosen.
+fn placement(receipt: &Receipt, ran: &Ran) -> String {
+    let Receipt { placement, kv_mode, kv_backend, attention, .. } = receipt;
+    let mut text = format!(
+        "device      {} ({}); keys and values as {kv_mode}, {kv_backend}; {attention} attention\n",
+        placement.device, placement.arch
+    );
+    if ran.graph_replays > 0 {
+        text += &format!("graphs      {:>7} replays\n", ran.graph_replays);
+    }
+    for (phase, kernels) in [("prefill by", &ran.prefill_kernels), ("decode by", &ran.decode_kernels)] {
+        if !kernels.is_empty() {
+            let names: Vec<&str> = kernels.iter().map(String::as_str).collect();
+            text += &format!("{phase:<12}{}\n", names.join(" "));
+        }
+    }
+    for sentence in &receipt.fell_back {
+        text += &format!("note        {sentence}\n");
+    }
+    text
 }
 
 /// A line about drafts, if there were any.

@@ -27,7 +27,12 @@ pub fn run(args: &RunArgs, settings: &[Setting], ui: Ui) -> Result<(), Failure> 
     let loaded = ui.load(&args.model, args.speculation.options())?;
     let prompt = prompt(args, &loaded, &text)?;
     let params = args.sampling.over(SamplingParams::of_model(loaded.text.generation.as_ref()), drawn_seed());
-    let context = Context { model: loaded.name.clone(), settings: effective(settings, &params) };
+    let context = Context {
+        model: loaded.name.clone(),
+        receipt: loaded.receipt.clone(),
+        ran: loaded.ran.clone(),
+        settings: effective(settings, &params),
+    };
 
     let request = Request {
         ids: prompt.ids,
@@ -47,7 +52,7 @@ pub fn run(args: &RunArgs, settings: &[Setting], ui: Ui) -> Result<(), Failure> 
             TextEvent::Done(done) => {
                 exporter.end(&done)?;
                 if args.stats {
-                    let _ = io::stderr().write_all(export::footer(&done).as_bytes());
+                    let _ = io::stderr().write_all(export::footer(&done, &loaded.receipt, &(loaded.ran)()).as_bytes());
                 }
                 return match done.reason {
                     StopReason::Cancelled => Err(Error::Cancelled.into()),

@@ -14,6 +14,7 @@ use super::load::{LoadOptions, MemoryLimit};
 use super::speculate::Speculation;
 use crate::arena::Arena;
 use crate::backend::hip::Gpu;
+use crate::backend::journal::{Journal, Ran};
 use crate::config::{KvMode, Shape};
 use crate::device::Versions;
 use crate::error::{Error, Result};
@@ -33,6 +34,8 @@ pub struct MemoryUse {
     pub committed: u64,
     /// Addresses that are not used again.
     pub retired: u64,
+    /// Times that memory was put behind addresses since the load.
+    pub growths: u64,
     /// The most memory that the process had resident so far; 0 where the system does not say.
     pub peak_resident: u64,
 }
@@ -88,6 +91,9 @@ pub struct Receipt {
     pub fell_back: Vec<String>,
 }
 
+/// Says what a model's backend has run so far; any thread may ask.
+pub type RanProbe = Arc<dyn Fn() -> Ran + Send + Sync>;
+
 /// A model ready to run, and a look at its memory that any thread may take.
 pub struct Built {
     /// The model.
@@ -98,6 +104,8 @@ pub struct Built {
     pub identity: ModelKey,
     /// What is on.
     pub receipt: Receipt,
+    /// What has run.
+    pub ran: RanProbe,
     /// How it drafts.
     pub speculation: Speculation,
     /// Bytes that the memory plan counted.
@@ -136,10 +144,13 @@ pub fn build(
     };
     let planned = planned.total() as u64;
     let mut fell_back = Vec::new();
+    let journal: Arc<Journal>;
     let (model, arena, kv_mode, placement): (Box<dyn LanguageModel>, Arena, KvMode, Placement) = match chosen {
         Chosen::Cpu(reason) => {
             fell_back.extend(reason);
             let model = load::cpu(opened, &translated, progress)?;
+            // The host's operations have one form each.
+            journal = Arc::default();
             let (arena, kv_mode) = (model.arena().clone(), model.kv_mode());
             (Box::new(model), arena, kv_mode, Placement::cpu())
         }
@@ -147,6 +158,7 @@ pub fn build(
             let placement = Placement::gpu(&gpu);
             let (model, reason) = load::hip(opened, *gpu, &translated, progress)?;
             fell_back.extend(reason.map(|reason| format!("the context's memory is allocated whole at load: {reason}")));
+            journal = model.backend().journal().clone();
             let (hosted, of) = (model.backend().hosted_layers(), model.shape().layers.len());
             if hosted > 0 {
                 let why = "are read from the host's memory: the device's does not hold them";
@@ -172,6 +184,7 @@ pub fn build(
         speculation: speculation.depth.most(),
         fell_back,
     };
+    let grown = arena.usage().growths;
     let memory = move || {
         let usage = arena.usage();
         MemoryUse {
@@ -179,10 +192,12 @@ pub fn build(
             reserved: usage.reserved as u64,
             committed: usage.committed as u64,
             retired: usage.retired as u64,
+            growths: usage.growths - grown,
             peak_resident: proc_kib("/proc/self/status", "VmHWM:").unwrap_or_default() * 1024,
         }
     };
-    Ok(Built { model, memory: Arc::new(memory), identity: identity.unwrap_or_default(), receipt, speculation, planned })
+    let (memory, ran) = (Arc::new(memory), Arc::new(move || journal.ran()));
+    Ok(Built { model, memory, ran, identity: identity.unwrap_or_default(), receipt, speculation, planned })
 }
 
 /// Threads to compute with: the user's choice, or one a core.

@@ -7,7 +7,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::build::{self, MemoryProbe, Receipt};
+use super::build::{self, MemoryProbe, RanProbe, Receipt};
 use super::inspect::{Summary, summary};
 use super::speculate::SpeculationOptions;
 use super::{DeviceLock, Engine, Grammars, Options, Prompt, Reading, SessionFolder};
@@ -130,6 +130,8 @@ pub struct Loaded {
     pub memory: MemoryProbe,
     /// What is on.
     pub receipt: Receipt,
+    /// Says what has run.
+    pub ran: RanProbe,
     /// The GPU it runs on is nobody else's.
     pub lock: Option<DeviceLock>,
 }
@@ -174,6 +176,7 @@ impl Loaded {
             text,
             memory: built.memory,
             receipt: built.receipt,
+            ran: built.ran,
             lock: None,
         })
     }

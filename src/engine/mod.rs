@@ -40,11 +40,12 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel, sync_channel};
 use std::thread::JoinHandle;
 
+pub use crate::backend::journal::Ran;
 use crate::error::{Error, Result};
 use crate::model::LanguageModel;
 pub use crate::model::load::Plan;
 use answer::Answer;
-pub use build::{Built, MemoryProbe, MemoryUse, Placement, Receipt};
+pub use build::{Built, MemoryProbe, MemoryUse, Placement, RanProbe, Receipt};
 use constrain::Constrained;
 pub use constrain::{Constraint, Grammar, Grammars};
 use counters::Board;

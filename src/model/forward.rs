@@ -66,6 +66,9 @@ struct Host {
     observer: Option<Observer>,
 }
 
+/// Tokens for which memory is obtained while a step computes: more than a round of speculation adds.
+const ROWS_AHEAD: usize = 16;
+
 impl<B: Backend> Model<B> {
     /// Puts a bound model and its planned buffers together.
     pub fn new(
@@ -250,6 +253,7 @@ impl<B: Backend> LanguageModel for Model<B> {
             if head::is_long(feed) {
                 feed.sequence.head_reached(feed.sequence.len() - 1);
             }
+            feed.sequence.ensure_ahead(ROWS_AHEAD);
         }
         Ok(())
     }

@@ -74,6 +74,7 @@ pub async fn health(State(app): State<Arc<App>>) -> Response {
         "model": loaded.name,
         "n_ctx": loaded.engine.context(),
         "receipt": loaded.receipt,
+        "ran": (loaded.ran)(),
         "memory": (loaded.memory)(),
         "prefix_cache": prefix_cache(&status),
         "speculation": status.speculation,

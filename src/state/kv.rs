@@ -171,6 +171,14 @@ impl KvCache {
         self.planes.iter_mut().map(Range::give_back).filter(|reusable| !reusable).count() == 0
     }
 
+    /// Whether there is memory for so many tokens already.
+    pub fn has_room(&self, tokens: usize) -> bool {
+        PLANES.iter().zip(&self.planes).all(|(&plane, range)| {
+            let bytes = self.layout.rows(plane, tokens) * self.layout.row_bytes(plane);
+            bytes.min(range.reserved()) <= range.committed()
+        })
+    }
+
     /// What `ensure` would grow, so that a sequence can grow all its layers or none (`arena::ensure_all`).
     pub fn growth(&mut self, tokens: usize) -> Result<[(&mut Range, usize); 4]> {
         if tokens > self.max_tokens {

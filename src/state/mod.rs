@@ -12,7 +12,7 @@ pub mod kv;
 pub mod recurrent;
 pub mod stored;
 
-use crate::arena::{Arena, ensure_all};
+use crate::arena::{Arena, ensure_ahead, ensure_all};
 use crate::config::{KvMode, Mixer, Shape};
 use crate::error::{Error, Result};
 use head::{HIDDEN_ROWS, Head};
@@ -191,6 +191,24 @@ impl Sequence {
             growth.extend(cache.growth(tokens)?);
         }
         ensure_all(&mut growth)
+    }
+
+    /// Makes room for `rows` more tokens if there is memory for them, while the device still computes: so no later step waits
+    /// for a mapping to work. What cannot be had now is asked for again by the step that needs it.
+    pub fn ensure_ahead(&mut self, rows: usize) {
+        let tokens = (self.ids.len() + rows).min(self.layout.max_sequence);
+        if self.kv.iter().all(|cache| cache.has_room(tokens)) {
+            return;
+        }
+        let mut growth = Vec::with_capacity(4 * self.kv.len());
+        for cache in &mut self.kv {
+            growth.extend(cache.growth(tokens).into_iter().flatten());
+        }
+        match ensure_ahead(&mut growth) {
+            Ok(true) => {}
+            Ok(false) => tracing::debug!(tokens, "no memory ahead of the next step"),
+            Err(error) => tracing::warn!(tokens, "memory ahead of the next step cannot be had: {error}"),
+        }
     }
 
     /// Records that a step has run: its tokens are part of the sequence now.

@@ -27,17 +27,12 @@ struct Key {
 pub struct Graphs {
     /// `None`: ran once.
     known: HashMap<Key, Option<Graph>>,
-    replays: u64,
 }
 
 impl Graphs {
     /// Without any.
     pub fn new() -> Graphs {
-        Graphs { known: HashMap::new(), replays: 0 }
-    }
-    /// Replays so far.
-    pub fn replays(&self) -> u64 {
-        self.replays
+        Graphs { known: HashMap::new() }
     }
 }
 
@@ -62,12 +57,12 @@ pub fn run(hip: &mut Hip, program: Program, work: &mut dyn FnMut(&mut Hip) -> Re
             let graph = stream.capture(|| work(hip))?;
             graph.launch(&stream)?;
             hip.graphs.known.insert(key, Some(graph));
-            hip.graphs.replays += 1;
+            hip.journal.replayed();
             Ok(())
         }
         Some(Some(graph)) => {
             graph.launch(&hip.stream)?;
-            hip.graphs.replays += 1;
+            hip.journal.replayed();
             Ok(())
         }
     }

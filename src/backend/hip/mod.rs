@@ -30,6 +30,7 @@ use std::sync::Arc;
 
 use bytemuck::Pod;
 
+use super::journal::Journal;
 use super::{
     Backend, Gdn, HyperRead, KernelTime, LOGIT_ROWS, Moe, MtpFuse, Observed, Observer, Ple, Program, Qsa, Rows,
 };
@@ -116,6 +117,7 @@ pub struct Hip {
     /// Keeps the scratch's addresses alive.
     _scratch_memory: DeviceMemory,
     graphs: Graphs,
+    journal: Arc<Journal>,
     observer: Option<Observer>,
     profile: RefCell<Option<Profile>>,
     layer: String,
@@ -175,6 +177,7 @@ impl Hip {
             scratch: Scratch::lay_out(memory.address(), shape, &options),
             _scratch_memory: memory,
             graphs: Graphs::new(),
+            journal: Arc::default(),
             observer: None,
             profile: RefCell::new(None),
             layer: String::new(),
@@ -203,15 +206,16 @@ impl Hip {
         self.hosted.len()
     }
 
-    /// How often recorded programs were replayed.
-    pub fn replays(&self) -> u64 {
-        self.graphs.replays()
+    /// What it has run.
+    pub fn journal(&self) -> &Arc<Journal> {
+        &self.journal
     }
 
     fn launch<T: Pod>(&self, kernel: &str, grid: usize, arguments: &T) -> Result<()> {
         let grid = u32::try_from(grid).map_err(|_| {
             Error::Device(format!("kernel {kernel} would take {grid} workgroups: lower --prefill-chunk"))
         })?;
+        self.journal.launched(kernel, self.step.rows > matrix::GEMV_ROWS);
         let launch = || self.kernels.launch(&self.stream, kernel, grid, arguments);
         match &mut *self.profile.borrow_mut() {
             Some(profile) => profile.around(&self.stream, kernel, launch),
