@@ -50,6 +50,8 @@ def turn(messages):
     return text, first, time.monotonic() - started, usage
 
 
+while call("GET", "/health").status == 503:
+    time.sleep(1)  # the model is being loaded
 model = json.loads(call("GET", "/v1/models").read())["data"][0]["id"]
 words = "the river runs under a stone bridge while seven quiet boats drift home before rain".split()
 random.seed(1)

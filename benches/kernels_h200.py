@@ -115,6 +115,6 @@ for floors, steps, prefix in ((DECODE, args.answer, "tg"), (PREFILL, 1, "pp")):
     rest = [time for time in mine if not any(time["kernel"].startswith(name) for name in floors)]
     took = sum(time["milliseconds"] for time in rest) / steps
     print(f"| {step} | {len(rest)} others | {sum(time['launches'] for time in rest) / steps:g} | | {took:.2f} | | | |")
-    select = sum(time["milliseconds"] for time in mine if time["kernel"] == "qsa_select")
+    select = sum(time["milliseconds"] for time in mine if time["kernel"] in ("qsa_narrow", "qsa_select"))
     score = sum(time["milliseconds"] for time in mine if time["kernel"].startswith("qsa_score"))
-    print(f"| {step} | qsa_select against scoring | | | {select / steps:.2f} | | {select / score:.0%} of it | |")
+    print(f"| {step} | selection (qsa_narrow, qsa_select) against scoring | | | {select / steps:.2f} | | {select / score:.0%} of it | |")

@@ -4,7 +4,7 @@
 // grid and block 256; a workgroup reads the keys of one list, which stay in LDS where they fit.
 // Radix selection over the ordered bits of the score, eight at a time from the top. Counters have 32 bits: ReLU makes
 // exact zeros common. Exact, whatever the schedule. Oracle: backend/cpu/select.rs select.
-enum { PART_BLOCKS = 4096, LIST_KEYS = 8192, WAVES = 8 };
+enum { PART_BLOCKS = 4096, LIST_KEYS = 8192, WAVES = 8, AHEAD = 8 };  // AHEAD: scores that a thread waits for at once
 template<u32 KEYS_> struct SelectLds {
   enum : u32 { KEYS = KEYS_ };
   u32 keys[KEYS];
@@ -31,7 +31,12 @@ template<class Lds, class Score, class Emit> DEV void select_greatest(Lds& lds, 
   }
   const bool in_lds = n <= Lds::KEYS;
   if (in_lds)
-    for (u32 i = t; i < n; i += 256) lds.keys[i] = ordered_bits(score(i));
+    for (u32 from = t; from < n; from += 256 * AHEAD) {
+      float read[AHEAD];
+      UNROLL for (u32 j = 0; j < AHEAD; j++) read[j] = score(from + 256 * j < n ? from + 256 * j : n - 1);
+      UNROLL for (u32 j = 0; j < AHEAD; j++)
+        if (from + 256 * j < n) lds.keys[from + 256 * j] = ordered_bits(read[j]);
+    }
   if (t == 0) { lds.prefix = 0; lds.remaining = budget; }
   const auto key_at = [&](u32 i) { return in_lds ? lds.keys[i] : ordered_bits(score(i)); };
 

@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use super::cache::Cache;
 use super::counters::{Board, CacheStatus};
-use super::prefix::{Candidate, Choice, Place, choose, known};
+use super::prefix::{Candidate, Choice, Place, choose, is_put_aside, known};
 use super::request::{Cancel, StopReason};
 use super::scheduler::{Limits, Seen, Share, next_step};
 use super::sessions::Sessions;
@@ -206,7 +206,9 @@ impl Worker {
             Some(Place::Stored(at)) => Some(self.cache.touch(at).clone()),
             _ => None,
         };
-        if self.slots[into].held() > known || from.is_some() {
+        let held = self.slots[into].held();
+        let lost = if from.is_some() { held } else { held - known };
+        if is_put_aside(held, lost) {
             self.put_aside(into);
         }
         if from.is_none() {
@@ -240,7 +242,14 @@ impl Worker {
     /// Keeps what a slot holds, where there is a budget for it.
     fn put_aside(&mut self, slot: usize) -> Option<Stored> {
         let sequence = self.slots[slot].sequence.as_ref().filter(|_| self.cache.is_on())?;
-        let stored = Stored::of(sequence, self.slots[slot].moments(), self.cache.nearest(sequence.ids()));
+        let (moments, budget) = (self.slots[slot].moments(), self.cache.budget());
+        let bytes = Stored::bytes_of(sequence, moments);
+        if bytes > budget {
+            let tokens = sequence.len();
+            tracing::info!("{tokens} tokens are not kept: they take {bytes} bytes, --cache-memory allows {budget}");
+            return None;
+        }
+        let stored = Stored::of(sequence, moments, self.cache.nearest(sequence.ids()));
         let stored = stored.inspect_err(|error| tracing::warn!("a state could not be kept: {error}")).ok()??;
         self.cache.insert(stored.clone());
         Some(stored)

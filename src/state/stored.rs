@@ -54,6 +54,13 @@ impl Stored {
         Ok(Some(Stored { segments, stride, moments: moments.to_vec(), ids }))
     }
 
+    /// Bytes that [`Stored::of`] would hold, those that it shares included.
+    pub fn bytes_of(sequence: &Sequence, moments: &[Arc<Snapshot>]) -> usize {
+        let tokens = moments.last().map_or(0, |moment| moment.ids().len());
+        let moments: usize = moments.iter().map(|moment| moment.bytes()).sum();
+        tokens * sequence.kv.len() * sequence.layout.kv.bytes_per_token() + moments
+    }
+
     /// Rows that whoever begins with the same `tokens` tokens has in every cache: where an MTP head follows, its row
     /// needs the token behind, and those it had not written yet are nothing.
     fn final_rows(&self, tokens: usize) -> usize {
