@@ -17,6 +17,8 @@ use crate::error::{Error, Result};
 pub const ALIGN: usize = 256;
 /// The least that is allocated at once for weights.
 const SLAB: usize = 64 << 20;
+/// A slab with less room is closed: what little parts could use of it is not worth the search.
+const LEAST_ROOM: usize = 16 << 10;
 /// Bytes of each of the two pinned buffers.
 const STAGE: usize = 16 << 20;
 /// A copy into pinned memory is shared among threads in pieces of this many bytes: reading a file is what takes time.
@@ -96,8 +98,8 @@ pub struct Loader {
     context: Context,
     stream: Arc<Stream>,
     slabs: Vec<DeviceMemory>,
-    /// The slab that is being filled, and the offset of its free end.
-    open: Option<(usize, usize)>,
+    /// Slabs with room, and the offset of their free end: small parts fill what large ones leave.
+    open: Vec<(usize, usize)>,
     stages: [PinnedMemory; 2],
     /// Which of them is being filled.
     stage: usize,
@@ -113,8 +115,8 @@ impl Loader {
     /// With nothing allocated but the pinned buffers.
     pub fn new(context: &Context, stream: Arc<Stream>) -> Result<Loader> {
         let stages = [PinnedMemory::new(context, STAGE)?, PinnedMemory::new(context, STAGE)?];
-        let (slabs, parts) = (Vec::new(), Vec::new());
-        Ok(Loader { context: context.clone(), stream, slabs, open: None, stages, stage: 0, filled: 0, parts })
+        let (slabs, open, parts) = (Vec::new(), Vec::new(), Vec::new());
+        Ok(Loader { context: context.clone(), stream, slabs, open, stages, stage: 0, filled: 0, parts })
     }
 
     /// Takes a copy of `bytes`, which will lie at the address returned after the next `flush`.
@@ -147,17 +149,23 @@ impl Loader {
     /// A slab with room for `bytes`, and the offset of that room.
     fn take(&mut self, bytes: usize) -> Result<(usize, usize)> {
         let bytes = bytes.next_multiple_of(ALIGN).max(ALIGN);
-        if let Some((slab, used)) = self.open.filter(|&(slab, used)| self.slabs[slab].len() - used >= bytes) {
-            self.open = Some((slab, used + bytes));
-            return Ok((slab, used));
+        let slabs = &self.slabs;
+        let open = self.open.iter().position(|&(slab, used)| slabs[slab].len() - used >= bytes);
+        let at = match open {
+            Some(at) => at,
+            None => {
+                let slab = DeviceMemory::new(&self.context, bytes.max(SLAB))?;
+                self.slabs.push(slab);
+                self.open.push((self.slabs.len() - 1, 0));
+                self.open.len() - 1
+            }
+        };
+        let (slab, start) = self.open[at];
+        self.open[at].1 += bytes;
+        if self.slabs[slab].len() - self.open[at].1 < LEAST_ROOM {
+            self.open.remove(at);
         }
-        let slab = self.slabs.len();
-        self.slabs.push(DeviceMemory::new(&self.context, bytes.max(SLAB))?);
-        // A part that fills a slab leaves the one before open for smaller parts.
-        if bytes < SLAB {
-            self.open = Some((slab, bytes));
-        }
-        Ok((slab, 0))
+        Ok((slab, start))
     }
 
     /// Submits the copies of everything that was stored, and turns to the other buffer while they run.
