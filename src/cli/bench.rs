@@ -41,36 +41,11 @@ pub fn bench(args: &BenchArgs, ui: &Ui) -> Result<(), Failure> {
                 answer: args.cell_answer,
                 speculation: bench.speculation,
             };
-            table.start(CELLS)?;
-            let mut failed = Ok(());
-            let rows = bench.cells(&options, &mut |row| {
-                if failed.is_ok() {
-                    failed = table.row(row, &cell(row));
-                }
-            })?;
-            failed?;
+            let rows = table.print(CELLS, cell, |row| bench.cells(&options, row))?;
             table.summary(&rows)?;
         }
-        None if args.profile => {
-            table.start(PROFILE)?;
-            let mut failed = Ok(());
-            bench.profile(&tests, &mut |row| {
-                if failed.is_ok() {
-                    failed = table.row(row, &profile(row));
-                }
-            })?;
-            failed?;
-        }
-        None => {
-            table.start(TESTS)?;
-            let mut failed = Ok(());
-            bench.run(&tests, &mut |row| {
-                if failed.is_ok() {
-                    failed = table.row(row, &test(row));
-                }
-            })?;
-            failed?;
-        }
+        None if args.profile => table.print(PROFILE, profile, |row| bench.profile(&tests, row))?,
+        None => drop(table.print(TESTS, test, |row| bench.run(&tests, row))?),
     }
     Ok(table.finish()?)
 }
@@ -140,6 +115,23 @@ struct Table<'a> {
 }
 
 impl Table<'_> {
+    /// Prints what `measure` measures, row by row.
+    fn print<T: Serialize, R>(
+        &mut self,
+        columns: &[&str],
+        cells: fn(&T) -> Vec<String>,
+        measure: impl FnOnce(&mut dyn FnMut(&T)) -> Result<R>,
+    ) -> Result<R> {
+        self.start(columns)?;
+        let mut failed = Ok(());
+        let result = measure(&mut |row| {
+            if failed.is_ok() {
+                failed = self.row(row, &cells(row));
+            }
+        })?;
+        failed.map(|()| result)
+    }
+
     fn start(&mut self, columns: &[&str]) -> Result<()> {
         let BenchSetting { model, model_hash, weights, placement, planned, prefill_chunk, context, version, date } =
             self.setting;

@@ -5,7 +5,7 @@
 //! the same state; ids come from a fixed generator.
 //! Not here: printing (`cli::bench`), loading (`build`).
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use serde::Serialize;
 use sha2::{Digest, Sha256};
@@ -153,6 +153,25 @@ pub struct ProfileRow {
     pub share: f64,
 }
 
+/// A prompt or an answer of so many tokens, behind `depth` others.
+struct Test {
+    prompt: bool,
+    count: usize,
+    depth: usize,
+}
+
+impl Test {
+    /// As llama-bench calls it.
+    fn name(&self) -> String {
+        format!("{}{}", if self.prompt { "pp" } else { "tg" }, self.count)
+    }
+}
+
+/// Runs a test once.
+type Once<'a> = dyn FnMut(&mut dyn LanguageModel) -> Result<Duration> + 'a;
+/// Measures a test.
+type Measure<'a> = dyn FnMut(&mut dyn LanguageModel, &Test, &mut Once<'_>) -> Result<()> + 'a;
+
 impl Bench {
     /// Loads the model. `progress` is called with the share done, from 0 to 1.
     ///
@@ -183,34 +202,17 @@ impl Bench {
     /// `ContextLength`, if a test does not fit; those of a step.
     pub fn run(&mut self, options: &BenchOptions, row: &mut dyn FnMut(&BenchRow)) -> Result<Vec<BenchRow>> {
         let mut rows = Vec::new();
-        let (chunk, model) = (self.chunk, &mut *self.built.model);
-        let mut sequence = model.new_sequence()?;
-        for &depth in &options.depths {
-            sequence.reset()?;
-            let mut ids = Ids::new(depth as u64, model.shape().vocab);
-            feed(model, &mut sequence, &ids.take(depth), chunk)?;
-            let start = sequence.snapshot()?;
-            for (prompt, count) in options.tests() {
-                let tokens = ids.take(count);
-                let mut samples = Vec::new();
-                for repetition in 0..=options.repetitions {
-                    sequence.restore(&start)?;
-                    let started = Instant::now();
-                    match prompt {
-                        true => {
-                            feed(model, &mut sequence, &tokens, chunk)?;
-                        }
-                        false => decode(model, &mut sequence, tokens[0], count)?,
-                    }
-                    if repetition > 0 {
-                        samples.push(count as f64 / started.elapsed().as_secs_f64());
-                    }
-                }
-                let (mean, deviation) = statistics(&samples);
-                rows.push(BenchRow { test: name(prompt, count), depth, mean, deviation, samples });
-                rows.last().into_iter().for_each(&mut *row);
-            }
-        }
+        self.each(options, &mut |model, test, once| {
+            // The first run warms up.
+            once(model)?;
+            let samples: Vec<f64> = (0..options.repetitions)
+                .map(|_| Ok(test.count as f64 / once(model)?.as_secs_f64()))
+                .collect::<Result<_>>()?;
+            let (mean, deviation) = statistics(&samples);
+            rows.push(BenchRow { test: test.name(), depth: test.depth, mean, deviation, samples });
+            rows.last().into_iter().for_each(&mut *row);
+            Ok(())
+        })?;
         Ok(rows)
     }
 
@@ -219,6 +221,23 @@ impl Bench {
     /// # Errors
     /// As of [`Bench::run`].
     pub fn profile(&mut self, options: &BenchOptions, row: &mut dyn FnMut(&ProfileRow)) -> Result<()> {
+        self.each(options, &mut |model, test, once| {
+            once(model)?;
+            model.profile(true)?;
+            once(model)?;
+            let times = model.profile(false)?;
+            let all: f64 = times.iter().map(|time| time.milliseconds).sum();
+            for time in times {
+                let share = 100.0 * time.milliseconds / all;
+                row(&ProfileRow { test: test.name(), depth: test.depth, time, share });
+            }
+            Ok(())
+        })
+    }
+
+    /// Prepares every test and hands it to `measure`, with what runs it once: from the same state each time, and says how
+    /// long it took.
+    fn each(&mut self, options: &BenchOptions, measure: &mut Measure<'_>) -> Result<()> {
         let (chunk, model) = (self.chunk, &mut *self.built.model);
         let mut sequence = model.new_sequence()?;
         for &depth in &options.depths {
@@ -228,22 +247,17 @@ impl Bench {
             let start = sequence.snapshot()?;
             for (prompt, count) in options.tests() {
                 let tokens = ids.take(count);
-                for timed in [false, true] {
+                measure(model, &Test { prompt, count, depth }, &mut |model| {
                     sequence.restore(&start)?;
-                    model.profile(timed)?;
+                    let started = Instant::now();
                     match prompt {
                         true => {
                             feed(model, &mut sequence, &tokens, chunk)?;
                         }
                         false => decode(model, &mut sequence, tokens[0], count)?,
                     }
-                }
-                let times = model.profile(false)?;
-                let all: f64 = times.iter().map(|time| time.milliseconds).sum();
-                for time in times {
-                    let share = 100.0 * time.milliseconds / all;
-                    row(&ProfileRow { test: name(prompt, count), depth, time, share });
-                }
+                    Ok(started.elapsed())
+                })?;
             }
         }
         Ok(())
@@ -372,11 +386,6 @@ fn decode(model: &mut dyn LanguageModel, sequence: &mut Sequence, first: u32, co
         next = best(model.logits(&[0])?);
     }
     Ok(())
-}
-
-/// What a test is called.
-fn name(prompt: bool, count: usize) -> String {
-    format!("{}{count}", if prompt { "pp" } else { "tg" })
 }
 
 /// The most likely id.
