@@ -62,7 +62,16 @@ template<class T> DEV T* global(T* p) { return (T*)(__attribute__((address_space
 // A value that is the same in every lane, where the compiler cannot see it: kept in a scalar register.
 DEV u32 uniform(u32 v) { return __builtin_amdgcn_readfirstlane(v); }
 // A value that the whole wave reads from memory which nothing writes during the launch: a scalar load.
+#if __clang_major__ >= 20
 template<class T> DEV T load_uniform(const T* p) { return *(const __attribute__((address_space(4))) T*)(u64)p; }
+#else  // copies no class out of an address space
+template<class T> DEV T load_uniform(const T* p) {
+  struct Words { u32 v[sizeof(T) / 4]; } words;
+  const auto from = (const __attribute__((address_space(4))) u32*)__builtin_assume_aligned(p, alignof(T));
+  _Pragma("unroll") for (u32 i = 0; i < sizeof(T) / 4; i++) words.v[i] = from[i];
+  return __builtin_bit_cast(T, words);
+}
+#endif
 
 // ---- cross-lane ----------------------------------------------------------
 DEV int   as_i(float x) { return __builtin_bit_cast(int, x); }
@@ -93,13 +102,6 @@ DEV float log_(float x)   { return log2_(x) * 0.69314718055994530942f; }
 // ---- atomics -------------------------------------------------------------
 DEV u32  atomic_add(u32* p, u32 v)  { return __hip_atomic_fetch_add(p, v, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT); }
 DEV u64  atomic_add(u64* p, u64 v)  { return __hip_atomic_fetch_add(p, v, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT); }
-DEV u32  atomic_max(u32* p, u32 v)  { return __hip_atomic_fetch_max(p, v, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT); }
-DEV void atomic_add(float* p, float v) {
-  // the attribute is what makes this one global_atomic_add_f32 and not a CAS loop
-  [[clang::atomic(no_remote_memory, no_fine_grained_memory, ignore_denormal_mode)]] {
-    __hip_atomic_fetch_add(p, v, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
-  }
-}
 DEV u32  lds_atomic_add(u32* p, u32 v) { return __hip_atomic_fetch_add(p, v, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_WORKGROUP); }
 DEV u64  lds_atomic_add(u64* p, u64 v) { return __hip_atomic_fetch_add(p, v, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_WORKGROUP); }
 
