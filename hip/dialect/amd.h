@@ -76,16 +76,25 @@ template<class T> DEV T load_uniform(const T* p) {
 // ---- cross-lane ----------------------------------------------------------
 DEV int   as_i(float x) { return __builtin_bit_cast(int, x); }
 DEV float as_f(int x)   { return __builtin_bit_cast(float, x); }
+// clang 19 sinks a shuffle into a branch that uses its result, where half the lanes are off: the result stays where it is
+// computed. 22 does not need this, and folds the shuffle into its user.
+#if __clang_major__ >= 22
+DEV int here(int v) { return v; }
+DEV u32 here_uniform(u32 v) { return v; }
+#else
+DEV int here(int v) { asm volatile("" : "+v"(v)); return v; }
+DEV u32 here_uniform(u32 v) { asm volatile("" : "+s"(v)); return v; }
+#endif
 template<int M> DEV int shfl_xor(int v) {
   if constexpr (M == 16)   // swap the two rows of 16
-    return __builtin_amdgcn_permlanex16(v, v, 0x76543210, 0xfedcba98, false, false);
+    return here(__builtin_amdgcn_permlanex16(v, v, 0x76543210, 0xfedcba98, false, false));
   else                     // DPP row_xmask
-    return __builtin_amdgcn_update_dpp(0, v, 0x160 | M, 0xf, 0xf, true);
+    return here(__builtin_amdgcn_update_dpp(0, v, 0x160 | M, 0xf, 0xf, true));
 }
 template<int M> DEV float shfl_xor(float v) { return as_f(shfl_xor<M>(as_i(v))); }
-DEV int   shfl(int v, u32 src)   { return __builtin_amdgcn_ds_bpermute((int)(src << 2), v); }
+DEV int   shfl(int v, u32 src)   { return here(__builtin_amdgcn_ds_bpermute((int)(src << 2), v)); }
 DEV float shfl(float v, u32 src) { return as_f(shfl(as_i(v), src)); }
-DEV u32   wave_ballot(bool p) { return __builtin_amdgcn_ballot_w32(p); }
+DEV u32   wave_ballot(bool p) { return here_uniform(__builtin_amdgcn_ballot_w32(p)); }
 
 // ---- maths: each lowers to instructions, none to a library call ----------
 DEV float fmax_(float a, float b) { return __builtin_fmaxf(a, b); }
@@ -102,6 +111,17 @@ DEV float log_(float x)   { return log2_(x) * 0.69314718055994530942f; }
 // ---- atomics -------------------------------------------------------------
 DEV u32  atomic_add(u32* p, u32 v)  { return __hip_atomic_fetch_add(p, v, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT); }
 DEV u64  atomic_add(u64* p, u64 v)  { return __hip_atomic_fetch_add(p, v, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT); }
+DEV u32  atomic_max(u32* p, u32 v)  { return __hip_atomic_fetch_max(p, v, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT); }
+DEV void atomic_add(float* p, float v) {
+#if __clang_major__ >= 20
+  // the attribute is what makes this one global_atomic_add_f32 and not a CAS loop
+  [[clang::atomic(no_remote_memory, no_fine_grained_memory, ignore_denormal_mode)]] {
+    __hip_atomic_fetch_add(p, v, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
+  }
+#else
+  __hip_atomic_fetch_add(p, v, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
+#endif
+}
 DEV u32  lds_atomic_add(u32* p, u32 v) { return __hip_atomic_fetch_add(p, v, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_WORKGROUP); }
 DEV u64  lds_atomic_add(u64* p, u64 v) { return __hip_atomic_fetch_add(p, v, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_WORKGROUP); }
 

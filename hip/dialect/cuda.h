@@ -58,6 +58,8 @@ DEV float log_(float x)   { return log2_(x) * 0.69314718055994530942f; }
 
 DEV u32  atomic_add(u32* p, u32 v) { u32 r; asm volatile("atom.relaxed.gpu.add.u32 %0, [%1], %2;" : "=r"(r) : "l"(p), "r"(v) : "memory"); return r; }
 DEV u64  atomic_add(u64* p, u64 v) { u64 r; asm volatile("atom.relaxed.gpu.add.u64 %0, [%1], %2;" : "=l"(r) : "l"(p), "l"(v) : "memory"); return r; }
+DEV u32  atomic_max(u32* p, u32 v) { u32 r; asm volatile("atom.relaxed.gpu.max.u32 %0, [%1], %2;" : "=r"(r) : "l"(p), "r"(v) : "memory"); return r; }
+DEV void atomic_add(float* p, float v) { asm volatile("red.relaxed.gpu.add.f32 [%0], %1;" :: "l"(p), "f"(v) : "memory"); }
 DEV u32  lds_atomic_add(u32* p, u32 v) { u32 r; asm volatile("atom.relaxed.cta.add.u32 %0, [%1], %2;" : "=r"(r) : "l"(p), "r"(v) : "memory"); return r; }
 DEV u64  lds_atomic_add(u64* p, u64 v) { u64 r; asm volatile("atom.relaxed.cta.add.u64 %0, [%1], %2;" : "=l"(r) : "l"(p), "l"(v) : "memory"); return r; }
 

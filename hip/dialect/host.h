@@ -95,6 +95,14 @@ DEV float log_(float x)   { return log2_(x) * 0.69314718055994530942f; }
 // ---- atomics -------------------------------------------------------------
 DEV u32  atomic_add(u32* p, u32 v) { cpu_atomic(p, 4); return __atomic_fetch_add(p, v, __ATOMIC_RELAXED); }
 DEV u64  atomic_add(u64* p, u64 v) { cpu_atomic(p, 8); return __atomic_fetch_add(p, v, __ATOMIC_RELAXED); }
+DEV u32  atomic_max(u32* p, u32 v) { cpu_atomic(p, 4); return __atomic_fetch_max(p, v, __ATOMIC_RELAXED); }
+DEV void atomic_add(float* p, float v) {
+  cpu_atomic(p, 4);
+  u32* const bits = reinterpret_cast<u32*>(p);
+  u32 old = __atomic_load_n(bits, __ATOMIC_RELAXED), sum;
+  do sum = static_cast<u32>(as_i(as_f(static_cast<int>(old)) + v));
+  while (!__atomic_compare_exchange_n(bits, &old, sum, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED));
+}
 DEV u32  lds_atomic_add(u32* p, u32 v) { return atomic_add(p, v); }
 DEV u64  lds_atomic_add(u64* p, u64 v) { return atomic_add(p, v); }
 
