@@ -143,7 +143,43 @@ fn every_form_tells_the_same_answer() {
     assert_eq!(last["usage"], object["usage"]);
     assert!(object["timings"]["predicted_per_second"].as_f64().unwrap() > 0.0);
     assert!(object["memory"]["committed"].as_u64().unwrap() > 0);
+    assert_eq!(
+        (&object["receipt"]["arch"], &object["ran"]["graph_replays"]),
+        (&std::env::consts::ARCH.into(), &0.into())
+    );
+    assert_eq!((&last["receipt"], &last["ran"]), (&object["receipt"], &object["ran"]));
     assert_eq!(object["settings"]["temperature"].as_f64(), Some(0.0));
+}
+
+#[test]
+fn random_weights_take_the_place_of_a_models_own() {
+    let plan =
+        json(&["inspect", "--plan", "--json", "--device", "cpu", "--synthetic", "released:q4_0", "-c", "262144"]);
+    assert_eq!(plan["context"], 262_144);
+    assert!(plan["total"].as_u64().unwrap() > 60 << 30, "{plan}");
+    let answer = json(&[
+        "run",
+        STORY,
+        "--synthetic",
+        "small",
+        "--device",
+        "cpu",
+        "--format",
+        "json",
+        "--temperature",
+        "0",
+        "-n",
+        "3",
+    ]);
+    assert_eq!((&answer["model"], &answer["usage"]["completion_tokens"]), (&"small".into(), &3.into()), "{answer}");
+    let refused: [(&[&str], &str); 2] = [
+        (&["inspect", "--synthetic", "small"], "--plan"),
+        (&["run", STORY, "--synthetic", "huge", "--device", "cpu"], "released or small"),
+    ];
+    for (args, part) in refused {
+        let outcome = run(args);
+        assert!(outcome.code != 0 && outcome.err.contains(part), "{outcome:?}");
+    }
 }
 
 #[test]
