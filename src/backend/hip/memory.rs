@@ -109,8 +109,8 @@ pub struct Loader {
 }
 
 impl Loader {
-    /// Bytes of pinned memory that it holds.
-    pub const PINNED: usize = 2 * STAGE;
+    /// Bytes that it holds beside the weights: pinned memory, and the end of its last slab.
+    pub const OVERHEAD: usize = 2 * STAGE + SLAB;
 
     /// With nothing allocated but the pinned buffers.
     pub fn new(context: &Context, stream: Arc<Stream>) -> Result<Loader> {

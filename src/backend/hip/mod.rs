@@ -191,7 +191,7 @@ impl Hip {
 
     /// Bytes of scratch that [`Hip::new`] takes: part of the memory plan.
     pub fn scratch_bytes(shape: &Shape, options: &HipOptions) -> usize {
-        Scratch::lay_out(0, shape, options).bytes + Step::bytes(shape, options.max_rows) + Loader::PINNED
+        Scratch::lay_out(0, shape, options).bytes + Step::bytes(shape, options.max_rows) + Loader::OVERHEAD
     }
 
     /// Waits until all weights have arrived.
