@@ -23,7 +23,10 @@ const RELATIVES: [&str; 2] = ["gfx11-generic", "gfx12-generic"];
 const ARCHS_VARIABLE: &str = "HIPFIRE_KERNEL_ARCHS";
 
 fn main() -> Result<(), Box<dyn Error>> {
-    println!("cargo::rustc-check-cfg=cfg(hipfire_kernels)");
+    println!("cargo::rustc-check-cfg=cfg(hipfire_kernels, has_objdump)");
+    if std::process::Command::new("llvm-objdump-22").arg("--version").output().is_ok_and(|o| o.status.success()) {
+        println!("cargo::rustc-cfg=has_objdump");
+    }
     for path in ["hip", "build", "src/backend/hip/manifest.rs"] {
         println!("cargo::rerun-if-changed={path}");
     }

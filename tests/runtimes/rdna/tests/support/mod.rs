@@ -3,6 +3,8 @@
 //! Always true: code objects are compiled once a test process and kept in memory.
 #![allow(dead_code, reason = "each test file uses its part")]
 
+pub mod decoded;
+
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
