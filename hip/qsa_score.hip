@@ -49,7 +49,8 @@ template<class Index, u32 ROWS> DEV void score_rows(const QsaScoreArgs& a, Queri
         UNROLL for (u32 i = 0; i < PART; i++)
           part[b][i] = Index::number(stored[p][b][i * sizeof(Element) / 16].v[i % (16 / sizeof(Element))]);
       UNROLL for (u32 r = 0; r < OWN; r++) {
-        const u32 row = own + r < rows ? own + r : 0;
+        // The same in all lanes as it is: uniform keeps its addresses from being held across the loop, in too many registers.
+        const u32 row = uniform(own + r < rows ? own + r : 0);
         UNROLL for (u32 h = 0; h < INDEX_HEADS; h++) {
           if (h >= a.heads) break;
           const float* query = queries.first + (row * a.heads + h) * queries.stride + PART * p;
