@@ -60,20 +60,7 @@ impl Device<'_> {
     /// Scores that are all different: the work depends on them. First the candidates of every part, then the best of those.
     fn select(&mut self) -> Result<()> {
         let parts = BLOCKS / PART_BLOCKS;
-        let scores: Vec<f32> = (0..BLOCKS as u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 8) as f32).collect();
-        let arguments = QsaSelectArgs {
-            blocks: self.zeros(4 * BUDGET)?,
-            counts: self.zeros(4)?,
-            candidates: self.zeros(4 * parts * BUDGET)?,
-            scores: self.put(&scores)?,
-            positions: self.put(&[4 * BLOCKS as u32 - 1])?,
-            first: 0,
-            count: 1,
-            max_blocks: BLOCKS as u32,
-            budget: BUDGET as u32,
-            ratio: 4,
-            parts: parts as u32,
-        };
+        let arguments = self.selection(parts)?;
         let narrow = Case {
             kernel: "qsa_narrow".into(),
             geometry: format!("{BUDGET} of each {PART_BLOCKS} of {BLOCKS} blocks, different scores"),
@@ -85,6 +72,7 @@ impl Device<'_> {
             loads: None,
         };
         self.launch(narrow, &arguments)?;
+        let arguments = self.selection(parts)?;
         let select = Case {
             kernel: "qsa_select".into(),
             geometry: format!("{BUDGET} of {} candidates", parts * BUDGET),
@@ -96,6 +84,24 @@ impl Device<'_> {
             loads: None,
         };
         self.launch(select, &arguments)
+    }
+
+    fn selection(&mut self, parts: usize) -> Result<QsaSelectArgs> {
+        let scores: Vec<f32> = (0..BLOCKS as u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 8) as f32).collect();
+        let candidates: Vec<u32> = (0..(parts * BUDGET) as u32).map(|i| i * (PART_BLOCKS / BUDGET) as u32).collect();
+        Ok(QsaSelectArgs {
+            blocks: self.zeros(4 * BUDGET)?,
+            counts: self.zeros(4)?,
+            candidates: self.put(&candidates)?,
+            scores: self.put(&scores)?,
+            positions: self.put(&[4 * BLOCKS as u32 - 1])?,
+            first: 0,
+            count: 1,
+            max_blocks: BLOCKS as u32,
+            budget: BUDGET as u32,
+            ratio: 4,
+            parts: parts as u32,
+        })
     }
 
     /// A row at 8,192 tokens: 512 blocks of four, every fourth.
