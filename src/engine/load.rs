@@ -153,8 +153,12 @@ impl Loaded {
     pub fn open(options: &LoadOptions, progress: &mut dyn FnMut(f32)) -> Result<Loaded> {
         let source = open_source(options.model.as_deref())?;
         let mut text = TextSide::open(&source)?;
-        let (opened, weights) = open_weights(options)?;
-        let built = build::build(opened, weights.as_ref(), options, progress)?;
+        // Text and weights come from one source, unless the weights are in none.
+        let (opened, weights) = match &options.synthetic {
+            Some(geometry) => (Opened::synthetic(geometry)?, None),
+            None => (model::load::open(&source)?, Some(&source)),
+        };
+        let built = build::build(opened, weights, options, progress)?;
         text.stop_ids = stop_ids(text.generation.as_ref(), &text.tokenizer, built.model.shape().eos.as_slice());
         let engine = Engine::start(
             built.model,

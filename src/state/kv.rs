@@ -173,10 +173,15 @@ impl KvCache {
 
     /// Whether there is memory for so many tokens already.
     pub fn has_room(&self, tokens: usize) -> bool {
-        PLANES.iter().zip(&self.planes).all(|(&plane, range)| {
-            let bytes = self.layout.rows(plane, tokens) * self.layout.row_bytes(plane);
-            bytes.min(range.reserved()) <= range.committed()
-        })
+        PLANES
+            .iter()
+            .zip(&self.planes)
+            .all(|(&plane, range)| self.plane_bytes(plane, tokens).min(range.reserved()) <= range.committed())
+    }
+
+    /// Bytes of a plane that so many tokens need.
+    fn plane_bytes(&self, plane: Plane, tokens: usize) -> usize {
+        self.layout.rows(plane, tokens) * self.layout.row_bytes(plane)
     }
 
     /// What `ensure` would grow, so that a sequence can grow all its layers or none (`arena::ensure_all`).
@@ -187,7 +192,7 @@ impl KvCache {
                 self.max_tokens
             )));
         }
-        let bytes = PLANES.map(|plane| self.layout.rows(plane, tokens) * self.layout.row_bytes(plane));
+        let bytes = PLANES.map(|plane| self.plane_bytes(plane, tokens));
         let [keys, values, raw, blocks] = &mut self.planes;
         Ok([(keys, bytes[0]), (values, bytes[1]), (raw, bytes[2]), (blocks, bytes[3])])
     }

@@ -12,7 +12,7 @@ pub mod kv;
 pub mod recurrent;
 pub mod stored;
 
-use crate::arena::{Arena, ensure_ahead, ensure_all};
+use crate::arena::{Arena, Range, ensure_ahead, ensure_all};
 use crate::config::{KvMode, Mixer, Shape};
 use crate::error::{Error, Result};
 use head::{HIDDEN_ROWS, Head};
@@ -186,11 +186,16 @@ impl Sequence {
         if tokens > self.layout.max_sequence {
             return Err(Error::ContextLength { prompt: tokens, context: self.layout.max_sequence });
         }
+        ensure_all(&mut self.growth(tokens)?)
+    }
+
+    /// What room for `tokens` tokens would grow, in all caches.
+    fn growth(&mut self, tokens: usize) -> Result<Vec<(&mut Range, usize)>> {
         let mut growth = Vec::with_capacity(4 * self.kv.len());
         for cache in &mut self.kv {
             growth.extend(cache.growth(tokens)?);
         }
-        ensure_all(&mut growth)
+        Ok(growth)
     }
 
     /// Makes room for `rows` more tokens if there is memory for them, while the device still computes: so no later step waits
@@ -200,11 +205,7 @@ impl Sequence {
         if self.kv.iter().all(|cache| cache.has_room(tokens)) {
             return;
         }
-        let mut growth = Vec::with_capacity(4 * self.kv.len());
-        for cache in &mut self.kv {
-            growth.extend(cache.growth(tokens).into_iter().flatten());
-        }
-        match ensure_ahead(&mut growth) {
+        match self.growth(tokens).and_then(|mut growth| ensure_ahead(&mut growth)) {
             Ok(true) => {}
             Ok(false) => tracing::debug!(tokens, "no memory ahead of the next step"),
             Err(error) => tracing::warn!(tokens, "memory ahead of the next step cannot be had: {error}"),
