@@ -198,6 +198,43 @@ fn forks_snapshots_and_taken_back_rows_go_on_as_if_nothing_had_happened() {
 }
 
 #[test]
+fn a_launch_that_fails_inside_a_short_step_leaves_the_sequence_as_it_was() {
+    let standin = Standin::take("fibers");
+    let Some(mut model) = hip(&standin, &LoadOptions { rewind_rows: 4, ..options() }) else { return };
+    let mut sequence = model.new_sequence().unwrap();
+    feed(&mut model, &mut sequence, &ids(20));
+    feed(&mut model, &mut sequence, &[1, 2, 3]);
+    sequence.rewind(1).unwrap();
+    let settled = |model: &mut Model<Hip>, sequence: &Sequence| {
+        let mut fork = sequence.fork().unwrap();
+        [feed(model, &mut fork, &[33]), feed(model, &mut fork, &[34])]
+    };
+    let expected = settled(&mut model, &sequence);
+    // The first step of four rows runs as it is, the second is recorded, and replayed from then on.
+    for (way, call, stride) in [
+        ("run", "hipModuleLaunchKernel", 5),
+        ("recorded", "hipModuleLaunchKernel", 40),
+        ("recorded", "hipGraphLaunch", 1),
+        ("replayed", "hipGraphLaunch", 1),
+    ] {
+        let mut failures = 0;
+        for nth in (1..).step_by(stride) {
+            let mut victim = sequence.fork().unwrap();
+            standin.fail(call, nth, 1);
+            let step = model.forward(&mut [Feed { sequence: &mut victim, ids: &[5, 6, 7, 8] }]);
+            standin.fail(call, 1, 0);
+            if step.is_ok() {
+                break;
+            }
+            failures += 1;
+            assert_eq!(victim.len(), sequence.len());
+            assert!(settled(&mut model, &victim) == expected, "{way}: call {nth} of {call} failed");
+        }
+        assert!(failures > 0, "{way}: no call of {call}");
+    }
+}
+
+#[test]
 fn several_sequences_in_one_step_write_what_each_writes_alone() {
     let standin = Standin::take("fibers");
     let Some(mut model) = hip(&standin, &options()) else { return };

@@ -1,4 +1,5 @@
-//! A round of speculation that fails, or is given up, anywhere: the sequence is what it was, or says that it is not.
+//! A round of speculation that fails, or is given up, anywhere leaves the sequence as it was; a chunk of a prompt may tear it,
+//! and then it says so.
 
 #[path = "support/golden.rs"]
 mod golden;
@@ -59,43 +60,96 @@ fn fuse(left: &Arc<AtomicUsize>) -> Observer {
     })
 }
 
-#[test]
-fn a_failure_at_any_value_of_a_round_leaves_the_sequence_as_it_was_or_refusing_until_restored() {
-    let mut model = model(64);
-    let mut sequence = read(&mut model, &prompt(20), 512);
-    // The last step is revocable, as within an answer.
+/// Whether `work` met the failure at the `fail_at`th value that it computes; it may compute fewer.
+fn fails(model: &mut Model, fail_at: usize, work: impl FnOnce(&mut Model) -> Result<()>) -> bool {
+    let left = Arc::new(AtomicUsize::new(fail_at));
+    model.set_observers(Some(fuse(&left)), None);
+    let outcome = catch_unwind(AssertUnwindSafe(|| work(&mut *model)));
+    model.set_observers(None, None);
+    outcome.is_err()
+}
+
+/// A sequence whose last step is revocable and was partly taken back, as within an answer.
+fn within_an_answer(model: &mut Model) -> Sequence {
+    let mut sequence = read(model, &prompt(20), 512);
     model.forward(&mut [Feed { sequence: &mut sequence, ids: &[1, 2, 3] }]).unwrap();
     sequence.rewind(1).unwrap();
+    sequence
+}
+
+#[test]
+fn a_failure_at_any_value_of_a_round_leaves_the_sequence_as_it_was() {
+    let mut model = model(64);
+    let sequence = within_an_answer(&mut model);
     let before = settled(&mut model, &sequence);
-    let (mut unchanged, mut refusing) = (0, 0);
-    // Coprime to the values of a layer, so that every kind of value is met.
+    let (mut inside, mut behind) = (0, 0);
+    for fail_at in 1.. {
+        let mut victim = sequence.fork().unwrap();
+        let failed = fails(&mut model, fail_at, |model| {
+            let (ids, _) = drafts(model, &mut victim, DEPTH)?;
+            model.forward(&mut [Feed { sequence: &mut victim, ids: &ids }])?;
+            model.logits(&[0, 1, 2, 3]).map(drop)
+        });
+        if !failed {
+            break;
+        }
+        match victim.len() - sequence.len() {
+            0 => inside += 1,
+            // The step itself ran: its logits did not.
+            rows => {
+                behind += 1;
+                victim.rewind(rows).unwrap();
+            }
+        }
+        assert!(settled(&mut model, &victim) == before, "failure at value {fail_at}");
+        // A moment of it is one to come back to.
+        let moment = victim.snapshot().unwrap();
+        model.forward(&mut [Feed { sequence: &mut victim, ids: &prompt(30) }]).unwrap();
+        victim.restore(&moment).unwrap();
+        assert!(settled(&mut model, &victim) == before, "restored after a failure at value {fail_at}");
+    }
+    assert!(inside > 100 && behind > 0, "{inside} inside the step, {behind} behind it");
+}
+
+#[test]
+fn two_failures_in_a_row_take_nothing_more_than_one() {
+    let mut model = model(64);
+    let sequence = within_an_answer(&mut model);
+    let before = settled(&mut model, &sequence);
+    let mut victim = sequence.fork().unwrap();
+    for fail_at in [50, 20, 70] {
+        let step = |model: &mut Model| model.forward(&mut [Feed { sequence: &mut victim, ids: &[7, 8, 9, 10] }]);
+        assert!(fails(&mut model, fail_at, step));
+    }
+    assert_eq!(victim.pending(), 0, "what was folded in stays");
+    assert!(victim.rewind(1).is_err());
+    assert!(settled(&mut model, &victim) == before);
+}
+
+#[test]
+fn a_failure_inside_a_chunk_of_a_prompt_leaves_a_sequence_that_refuses_work_until_restored() {
+    let mut model = model(64);
+    let sequence = within_an_answer(&mut model);
+    let before = settled(&mut model, &sequence);
+    let (mut torn, mut whole) = (0, 0);
     for fail_at in (1..).step_by(7) {
         let mut victim = sequence.fork().unwrap();
         let snapshot = victim.snapshot().unwrap();
-        let left = Arc::new(AtomicUsize::new(fail_at));
-        model.set_observers(Some(fuse(&left)), None);
-        let round = catch_unwind(AssertUnwindSafe(|| -> Result<()> {
-            let (ids, _) = drafts(&mut model, &mut victim, DEPTH)?;
-            model.forward(&mut [Feed { sequence: &mut victim, ids: &ids }])?;
-            model.logits(&[0, 1, 2, 3]).map(drop)
-        }));
-        model.set_observers(None, None);
-        if round.is_ok() {
+        let step = |model: &mut Model| model.forward(&mut [Feed { sequence: &mut victim, ids: &prompt(30) }]);
+        if !fails(&mut model, fail_at, step) {
             break;
         }
         if victim.check().is_err() {
-            refusing += 1;
+            torn += 1;
             assert!(model.forward(&mut [Feed { sequence: &mut victim, ids: &[1] }]).is_err());
-            assert!(victim.fork().is_err() && victim.rewind(0).is_err());
+            assert!(victim.fork().is_err() && victim.rewind(0).is_err() && victim.snapshot().is_err());
             victim.restore(&snapshot).unwrap();
         } else {
-            unchanged += 1;
-            // The step itself ran: its logits did not.
-            victim.rewind(victim.len() - sequence.len()).unwrap();
+            whole += 1;
         }
         assert!(settled(&mut model, &victim) == before, "failure at value {fail_at}");
     }
-    assert!(unchanged > 5 && refusing > 5, "{unchanged} unchanged, {refusing} refusing");
+    assert!(torn > 5 && whole > 0, "{torn} torn, {whole} whole");
 }
 
 #[test]

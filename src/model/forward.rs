@@ -1,9 +1,9 @@
 //! The forward pass (spec 2.1): which operation runs on which buffer, in which order.
 //!
 //! Owns: the activation buffers of a step, n-gram rows fetched for it, logits on request.
-//! Always true: a step either runs whole and its sequences advance, or no sequence changes its length; what can fail
-//! on a sound machine (memory, the n-gram table's file) is done before the first operation, and a sequence whose
-//! operations failed half-way refuses further work.
+//! Always true: a step either runs whole and its sequences advance, or they stay what they were; what can fail on a sound
+//! machine (memory, the n-gram table's file) is done before the first operation, and a sequence that a long step's
+//! operations failed inside refuses further work (`state`).
 //! Not here: the MTP head (`head`), what an operation computes (`backend`), what comes before and after a step
 //! (`engine`).
 
@@ -244,7 +244,6 @@ impl<B: Backend> LanguageModel for Model<B> {
         }
         let mut sequences: Vec<&mut Sequence> = feeds.iter_mut().map(|feed| &mut *feed.sequence).collect();
         self.prepare_ngrams(&sequences)?;
-        sequences.iter_mut().for_each(|sequence| sequence.begin_step());
         self.trunk(&mut sequences)?;
         self.follow(feeds)?;
         self.trunk_positions.extend(feeds.iter().flat_map(positions));

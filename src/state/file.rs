@@ -12,11 +12,12 @@ use sha2::{Digest, Sha256};
 
 use super::Snapshot;
 use super::head::Head;
+use super::recurrent::Pending;
 use super::stored::Stored;
 use crate::error::{Error, Result};
 
 /// What a file begins with; the digit is the version.
-const MARK: &[u8; 16] = b"hipfire session1";
+const MARK: &[u8; 16] = b"hipfire session2";
 const SUM: usize = 32;
 
 /// Says which model a state belongs to.
@@ -39,7 +40,9 @@ pub fn write(stored: &Stored, moments: usize, key: &ModelKey, out: &mut dyn Writ
     out.number(moments.len())?;
     for moment in moments {
         out.number(moment.ids.len())?;
-        out.number(moment.pending)?;
+        out.number(moment.pending.revocable)?;
+        out.number(moment.pending.parts.len())?;
+        moment.pending.parts.iter().try_for_each(|&rows| out.number(rows))?;
         out.number(usize::from(moment.head.follows()))?;
         out.number(moment.head.rows())?;
         out.number(moment.recurrent.len())?;
@@ -100,6 +103,13 @@ impl<'a> Reader<'a> {
         usize::try_from(u64::from_le_bytes(self.take(8)?.try_into().ok()?)).ok()
     }
 
+    fn pending(&mut self) -> Option<Pending> {
+        let (revocable, parts) = (self.number()?, self.number()?);
+        let numbers = self.take(parts.checked_mul(8)?)?.chunks_exact(8);
+        let parts = numbers.map(|n| usize::try_from(u64::from_le_bytes(n.try_into().ok()?)).ok());
+        Some(Pending { revocable, parts: parts.collect::<Option<_>>()? })
+    }
+
     fn stored(&mut self) -> Option<Stored> {
         let count = self.number()?;
         let ids = self.take(count.checked_mul(4)?)?.chunks_exact(4);
@@ -115,11 +125,12 @@ impl<'a> Reader<'a> {
         let mut last = 0;
         for _ in 0..self.number()? {
             let length = self.number().filter(|length| (last + 1..=count).contains(length))?;
-            let (pending, follows, rows) = (self.number()?, self.number()?, self.number()?);
+            let pending = self.pending()?;
+            let (follows, rows) = (self.number()?, self.number()?);
             let head = Head::stored(follows == 1, rows, length)?;
             let floats = self.number()?;
             let recurrent = bytemuck::pod_collect_to_vec(self.take(floats.checked_mul(4)?)?);
-            moments.push(Arc::new(Snapshot { ids: ids[..length].to_vec(), pending, head, recurrent }));
+            moments.push(Arc::new(Snapshot { ids: ids[..length].to_vec(), head, recurrent, pending }));
             last = length;
         }
         (last == count && count > 0 && self.rest.is_empty()).then_some(Stored { ids, stride, segments: parts, moments })

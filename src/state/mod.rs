@@ -3,7 +3,9 @@
 //! Owns: token ids; keys, values and index keys of every QSA layer (`kv`); state of fixed size (`recurrent`); how far the
 //! MTP head follows (`head`).
 //! Always true: after a step every part describes the same tokens; the n-gram context is derived from the ids; a
-//! rewind or a restore changes all parts or none; a sequence that a step failed inside refuses further work.
+//! rewind or a restore changes all parts or none; a step that fails leaves the sequence as it was, but for rows of the step
+//! before it that could still be taken back; only one of more rows than can be (a chunk of a prompt) may tear it, and what
+//! is torn refuses further work.
 //! Not here: how a part is computed (`backend`).
 
 pub mod file;
@@ -17,7 +19,7 @@ use crate::config::{KvMode, Mixer, Shape};
 use crate::error::{Error, Result};
 use head::{HIDDEN_ROWS, Head};
 use kv::{KvCache, KvLayout, PLANES};
-use recurrent::{Recurrent, RecurrentLayout};
+use recurrent::{Pending, Recurrent, RecurrentLayout};
 
 /// What a sequence of a model needs, before one exists: the memory plan counts with it.
 #[derive(Debug, Clone)]
@@ -73,9 +75,7 @@ impl StateLayout {
 /// One sequence's state.
 pub struct Sequence {
     ids: Vec<u32>,
-    pending: usize,
     head: Head,
-    inside_step: bool,
     layout: StateLayout,
     arena: Arena,
     /// One a QSA layer of the trunk, then the MTP head's. Row t describes position t.
@@ -88,9 +88,9 @@ pub struct Sequence {
 /// Keys and values stay where they are, since later tokens never change them.
 pub struct Snapshot {
     ids: Vec<u32>,
-    pending: usize,
     head: Head,
     recurrent: Vec<f32>,
+    pending: Pending,
 }
 
 impl Snapshot {
@@ -116,9 +116,7 @@ impl Sequence {
         let recurrent = Recurrent::new(arena, &layout.recurrent)?;
         Ok(Sequence {
             ids: Vec::new(),
-            pending: 0,
             head: Head::new(layout.mtp_caches > 0),
-            inside_step: false,
             layout: layout.clone(),
             arena: arena.clone(),
             kv,
@@ -140,7 +138,7 @@ impl Sequence {
     }
     /// Rows of the last step that are not folded into the recurrent matrices: the most that [`Sequence::rewind`] takes.
     pub fn pending(&self) -> usize {
-        self.pending
+        self.recurrent.revocable()
     }
 
     /// How far the MTP head follows.
@@ -160,20 +158,15 @@ impl Sequence {
         self.head.reached(rows);
     }
 
-    /// Records that operations of a step change the state from here on. Until [`Sequence::advance`] its layers disagree,
-    /// and if the step never gets there, they stay so.
-    pub fn begin_step(&mut self) {
-        self.inside_step = true;
-    }
-    /// Refuses a sequence that a step failed inside of.
+    /// Refuses a sequence that a step has torn.
     ///
     /// # Errors
     /// `Invalid`, saying what helps.
     pub fn check(&self) -> Result<()> {
-        match self.inside_step {
+        match self.recurrent.is_torn() {
             false => Ok(()),
             true => Err(Error::invalid(
-                "a step failed inside this sequence, so its layers disagree: empty it or restore a snapshot",
+                "a long step failed inside this sequence, so its layers disagree: empty it or restore a snapshot",
             )),
         }
     }
@@ -217,9 +210,8 @@ impl Sequence {
         if let Some(&next) = ids.first() {
             self.head.advance(self.ids.len(), next);
         }
-        self.inside_step = false;
         self.ids.extend_from_slice(ids);
-        self.pending = if ids.len() <= self.layout.recurrent.rewind_rows { ids.len() } else { 0 };
+        self.recurrent.settle(if ids.len() <= self.layout.recurrent.rewind_rows { ids.len() } else { 0 });
     }
 
     /// Takes the last `rows` tokens back.
@@ -229,14 +221,14 @@ impl Sequence {
     /// changes.
     pub fn rewind(&mut self, rows: usize) -> Result<()> {
         self.check()?;
-        if rows > self.pending {
+        let pending = self.pending();
+        if rows > pending {
             return Err(Error::invalid(format!(
-                "cannot take back {rows} tokens: the last step left {} that can be (restore a snapshot instead)",
-                self.pending
+                "cannot take back {rows} tokens: the last step left {pending} that can be (restore a snapshot instead)"
             )));
         }
         if rows > 0 {
-            self.pending -= rows;
+            self.recurrent.settle(pending - rows);
             self.ids.truncate(self.ids.len() - rows);
             self.head.rewind(self.ids.len());
         }
@@ -256,7 +248,6 @@ impl Sequence {
         }
         copy.recurrent.copy_from(&self.recurrent)?;
         copy.ids.clone_from(&self.ids);
-        copy.pending = self.pending;
         copy.head = self.head;
         Ok(copy)
     }
@@ -264,10 +255,11 @@ impl Sequence {
     /// Remembers this moment.
     ///
     /// # Errors
-    /// `Device`.
+    /// `Invalid`, if the sequence is torn; `Device`.
     pub fn snapshot(&self) -> Result<Snapshot> {
-        let recurrent = self.recurrent.save()?;
-        Ok(Snapshot { ids: self.ids.clone(), pending: self.pending, head: self.head.without_promise(), recurrent })
+        self.check()?;
+        let (recurrent, pending) = (self.recurrent.save()?, self.recurrent.rows_pending().clone());
+        Ok(Snapshot { ids: self.ids.clone(), head: self.head.without_promise(), recurrent, pending })
     }
 
     /// Goes back to a snapshot of this sequence (or of the one it was forked from).
@@ -275,14 +267,12 @@ impl Sequence {
     /// # Errors
     /// `Invalid`, if the sequence does not start with the snapshot's tokens; nothing changes. `Device`.
     pub fn restore(&mut self, snapshot: &Snapshot) -> Result<()> {
-        if !self.ids.starts_with(&snapshot.ids) || snapshot.recurrent.len() != self.recurrent.len() {
+        if !self.ids.starts_with(&snapshot.ids) || !self.recurrent.fits(&snapshot.recurrent, &snapshot.pending) {
             return Err(Error::invalid("the snapshot belongs to another sequence, or to one that was rewritten since"));
         }
-        self.recurrent.load(&snapshot.recurrent)?;
+        self.recurrent.load(&snapshot.recurrent, &snapshot.pending)?;
         self.ids.truncate(snapshot.ids.len());
-        self.pending = snapshot.pending;
         self.head = snapshot.head;
-        self.inside_step = false;
         Ok(())
     }
 
@@ -293,9 +283,7 @@ impl Sequence {
     pub fn reset(&mut self) -> Result<()> {
         self.recurrent.clear()?;
         self.ids.clear();
-        self.pending = 0;
         self.head = Head::new(self.layout.mtp_caches > 0);
-        self.inside_step = false;
         Ok(())
     }
 

@@ -2,10 +2,11 @@
 //! trunk's last hidden rows where an MTP head reads them.
 //!
 //! Owns: where each part lies in one arena range, and how far the last step can be taken back.
-//! Always true: with `pending` rows taken from the sequence, `state` is the recurrent matrix *before* those rows and
-//! their keys, values, decays and strengths lie beside it; a window holds its history, then the pending columns.
-//! So taking rows back is arithmetic on one number, and re-applying the kept ones happens inside the next step
-//! (spec 3.2, third way).
+//! Always true: with n rows pending, `state` is the recurrent matrix *before* those rows and their keys, values, decays
+//! and strengths lie beside it; a window holds its history, then the pending columns. So taking rows back is arithmetic
+//! on one number, and re-applying the kept ones happens inside the next step (spec 3.2, third way). A part that a step
+//! has folded its pending rows into stands at the same token as one that it has not reached, as long as the step's own
+//! rows stay revocable: a step that fails between two of them leaves the sequence as it was.
 //! Not here: the recurrence itself (`backend`).
 
 use std::ops::Range as Span;
@@ -79,12 +80,43 @@ impl RecurrentLayout {
     pub fn bytes(&self) -> usize {
         self.floats * size_of::<f32>()
     }
+
+    fn place(&self, part: Part) -> usize {
+        match part {
+            Part::Window(layer) => layer,
+            Part::State(layer) => self.gdn.len() + layer,
+            Part::Ple(layer) => 2 * self.gdn.len() + layer,
+        }
+    }
+}
+
+/// What has pending rows of its own; numbers count GDN or PLE layers.
+#[derive(Debug, Clone, Copy)]
+pub enum Part {
+    /// Columns of a GDN layer's window.
+    Window(usize),
+    /// Rows behind a GDN layer's recurrent matrices.
+    State(usize),
+    /// Columns of a PLE layer's window.
+    Ple(usize),
+}
+
+/// Rows that are not folded in yet.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Pending {
+    /// Of these rows every part could still do without.
+    pub revocable: usize,
+    /// Behind every part: equal, unless a step failed between two of them.
+    pub parts: Vec<usize>,
 }
 
 /// The state of fixed size of one sequence.
 pub struct Recurrent {
     layout: RecurrentLayout,
     range: Range,
+    pending: Pending,
+    /// A part is ahead of the others, and for good.
+    torn: bool,
 }
 
 /// Mutable parts of one GDN layer. `R` is the layout's `rewind_rows`.
@@ -108,7 +140,44 @@ impl Recurrent {
     pub fn new(arena: &Arena, layout: &RecurrentLayout) -> Result<Recurrent> {
         let mut range = arena.reserve("recurrent state", layout.bytes())?;
         range.ensure(layout.bytes())?;
-        Ok(Recurrent { layout: layout.clone(), range })
+        let parts = vec![0; 2 * layout.gdn.len() + layout.ple.len()];
+        Ok(Recurrent { layout: layout.clone(), range, pending: Pending { revocable: 0, parts }, torn: false })
+    }
+
+    /// Rows behind `part` that the next step folds in.
+    pub fn pending(&self, part: Part) -> usize {
+        self.pending.parts[self.layout.place(part)]
+    }
+    /// Records that a step of `rows` rows has folded in what was pending behind `part`. Its own rows are pending once it has
+    /// run whole ([`Recurrent::settle`]); where there are too many of them for that, the part has left the others behind.
+    pub fn fold(&mut self, part: Part, rows: usize) {
+        let place = self.layout.place(part);
+        self.pending.parts[place] = 0;
+        self.pending.revocable = 0;
+        self.torn |= rows > self.layout.rewind_rows;
+    }
+    /// Records that `rows` rows are pending behind every part.
+    pub(super) fn settle(&mut self, rows: usize) {
+        self.pending.revocable = rows;
+        self.pending.parts.fill(rows);
+        self.torn = false;
+    }
+    /// Whether a step failed that had more rows than can be taken back, so that the parts are those of different tokens.
+    pub fn is_torn(&self) -> bool {
+        self.torn
+    }
+    /// Rows that can be taken back.
+    pub(super) fn revocable(&self) -> usize {
+        self.pending.revocable
+    }
+    pub(super) fn rows_pending(&self) -> &Pending {
+        &self.pending
+    }
+    /// Whether [`Recurrent::load`] takes it.
+    pub(super) fn fits(&self, floats: &[f32], pending: &Pending) -> bool {
+        floats.len() == self.layout.floats
+            && pending.parts.len() == self.pending.parts.len()
+            && pending.parts.iter().chain([&pending.revocable]).all(|&rows| rows <= self.layout.rewind_rows)
     }
 
     /// Where each part lies.
@@ -142,17 +211,27 @@ impl Recurrent {
         self.range.read(0, bytemuck::cast_slice_mut(&mut floats))?;
         Ok(floats)
     }
-    /// Takes a copy that was saved. Its length is the layout's.
-    pub fn load(&mut self, floats: &[f32]) -> Result<()> {
-        self.range.write(0, cast_slice(floats))
+    /// Takes a copy that was saved and fits.
+    pub(super) fn load(&mut self, floats: &[f32], pending: &Pending) -> Result<()> {
+        self.range.write(0, cast_slice(floats))?;
+        self.take_pending(pending, false);
+        Ok(())
     }
     /// Becomes equal to another state of the same layout.
     pub fn copy_from(&mut self, other: &Recurrent) -> Result<()> {
-        self.range.copy_from(&other.range, self.layout.bytes())
+        self.range.copy_from(&other.range, self.layout.bytes())?;
+        self.take_pending(&other.pending, other.torn);
+        Ok(())
     }
     /// Becomes the state of an empty sequence.
     pub fn clear(&mut self) -> Result<()> {
-        self.range.zero(self.layout.bytes())
+        self.range.zero(self.layout.bytes())?;
+        self.settle(0);
+        Ok(())
+    }
+    fn take_pending(&mut self, pending: &Pending, torn: bool) {
+        self.pending.clone_from(pending);
+        self.torn = torn;
     }
     /// Floats of the whole state.
     pub fn len(&self) -> usize {

@@ -12,7 +12,7 @@ use super::{Cpu, activation, elementwise, linear, norm, show, simd};
 use crate::backend::{Gdn, Observed, Segment};
 use crate::config::{Gate, GdnShape, HeadMap, Shape};
 use crate::state::Sequence;
-use crate::state::recurrent::{GdnState, slide};
+use crate::state::recurrent::{GdnState, Part, slide};
 
 /// From this many rows of a sequence on, the delta rule runs in chunks.
 const CHUNKED_ROWS: usize = CHUNK;
@@ -61,17 +61,19 @@ pub fn mix(cpu: &mut Cpu, w: &Gdn<Cpu>, layer: usize, x: &[f32], sequences: &mut
         }
     }
     for (segment, sequence) in cpu.rows.segments.iter().zip(sequences) {
-        let pending = sequence.pending();
+        let [slid, pending] = [Part::Window(layer), Part::State(layer)].map(|part| sequence.recurrent.pending(part));
         let mut state = sequence.recurrent.gdn(layer);
         let part = |width: usize| segment.first * width..(segment.first + segment.rows) * width;
         let new = &qkv[part(channels)];
         let mixed = &mut mixed[part(channels)];
-        columns.copy_from_slice(&state.window[pending * channels..(pending + history) * channels]);
+        columns.copy_from_slice(&state.window[slid * channels..(slid + history) * channels]);
         convolve(&g, &w.conv, columns, new, mixed);
         let step =
             Step { g: &g, mixed, decay: &decay[part(heads)], strength: &strength[part(heads)], rows: segment.rows };
         apply(&step, &mut state, pending, &mut by_head[part(values)], scratch, chunk);
-        slide(state.window, channels, history, pending, new);
+        slide(state.window, channels, history, slid, new);
+        sequence.recurrent.fold(Part::Window(layer), segment.rows);
+        sequence.recurrent.fold(Part::State(layer), segment.rows);
     }
     join(&g, &cpu.rows.segments, by_head, joined);
     joined.par_chunks_exact_mut(values).zip(z.par_chunks_exact_mut(values)).for_each(|(out, z)| {

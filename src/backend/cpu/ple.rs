@@ -10,7 +10,7 @@ use super::{Cpu, activation, elementwise, linear, norm, show, simd};
 use crate::backend::{Observed, Ple};
 use crate::config::Shape;
 use crate::state::Sequence;
-use crate::state::recurrent::slide;
+use crate::state::recurrent::{Part, slide};
 
 /// Scratch of an injection.
 pub fn floats(shape: &Shape, rows: usize) -> usize {
@@ -50,7 +50,7 @@ pub fn inject(
             norm::grouped_into(gated, &w.norm_conv, hidden, eps, normed);
         });
     for (segment, sequence) in cpu.rows.segments.iter().zip(sequences) {
-        let pending = sequence.pending();
+        let pending = sequence.recurrent.pending(Part::Ple(layer));
         let window = sequence.recurrent.ple(layer);
         let part = segment.first * d..(segment.first + segment.rows) * d;
         before.copy_from_slice(&window[pending * d..(pending + history) * d]);
@@ -68,6 +68,7 @@ pub fn inject(
             activation::silu(out);
         });
         slide(window, d, history, pending, new);
+        sequence.recurrent.fold(Part::Ple(layer), segment.rows);
     }
     output.par_chunks_exact_mut(d).zip(gated.par_chunks_exact(d)).zip(wide.par_chunks_exact_mut(d)).for_each(
         |((output, gated), wide)| {

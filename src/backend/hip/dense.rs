@@ -332,7 +332,7 @@ impl Hip {
         let arguments = HiddenArgs {
             wide,
             rings: step.tables.rings,
-            segments: step.tables.gdn_segments,
+            segments: step.tables.segments,
             sequence: step.tables.sequence,
             positions: step.tables.positions,
             width: d as u32,

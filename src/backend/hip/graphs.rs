@@ -27,12 +27,18 @@ struct Key {
 pub struct Graphs {
     /// `None`: ran once.
     known: HashMap<Key, Option<Graph>>,
+    recording: bool,
 }
 
 impl Graphs {
     /// Without any.
     pub fn new() -> Graphs {
-        Graphs { known: HashMap::new() }
+        Graphs { known: HashMap::new(), recording: false }
+    }
+
+    /// Whether launches are recorded now and do not run.
+    pub fn is_recording(&self) -> bool {
+        self.recording
     }
 }
 
@@ -54,7 +60,10 @@ pub fn run(hip: &mut Hip, program: Program, work: &mut dyn FnMut(&mut Hip) -> Re
         }
         Some(None) => {
             let stream = hip.stream.clone();
-            let graph = stream.capture(|| work(hip))?;
+            hip.graphs.recording = true;
+            let graph = stream.capture(|| work(hip));
+            hip.graphs.recording = false;
+            let graph = graph?;
             graph.launch(&stream)?;
             hip.graphs.known.insert(key, Some(graph));
             hip.journal.replayed();

@@ -13,6 +13,8 @@ use super::memory::Cutter;
 use crate::backend::{Gdn, Ple};
 use crate::config::{Gate, GdnShape, HeadMap, Shape};
 use crate::error::Result;
+use crate::state::Sequence;
+use crate::state::recurrent::Part;
 
 /// Rows that a workgroup of the convolution takes from a long segment.
 const CONV_TILE: usize = 32;
@@ -105,10 +107,17 @@ impl PleScratch {
 
 impl Hip {
     /// Spec 2.3; `layer` counts GDN layers.
-    pub(super) fn delta(&self, w: &Gdn<Hip>, layer: usize, x: u64, y: u64) -> Result<()> {
+    pub(super) fn delta(
+        &self,
+        w: &Gdn<Hip>,
+        layer: usize,
+        x: u64,
+        sequences: &mut [&mut Sequence],
+        y: u64,
+    ) -> Result<()> {
         let (g, s, step) = (&self.shape.gdn, &self.scratch.gdn, &self.step);
-        let (rows, sequences, longest) = (step.rows, step.segments.len(), step.longest());
-        let (planes, segments) = (step.tables.gdn(layer), step.tables.gdn_segments);
+        let (rows, count, longest) = (step.rows, step.segments.len(), step.longest());
+        let (planes, segments) = (step.tables.gdn(layer), step.tables.gdn_windows(layer));
         self.products(x, rows, &[(&w.qkv, s.qkv), (&w.z, s.z), (&w.b, s.b), (&w.a, s.a)])?;
 
         let tile = CONV_TILE.max(self.options.rewind_rows);
@@ -135,11 +144,14 @@ impl Hip {
             rewind: self.options.rewind_rows as u32,
             query_scale: 1.0 / (g.key_dim as f32).sqrt(),
         };
-        self.launch("gdn_conv", sequences * tiles * tasks.div_ceil(8), &conv)?;
+        self.launch("gdn_conv", count * tiles * tasks.div_ceil(8), &conv)?;
         if longest > tile {
             let slide = GdnSlideArgs { planes, segments, qkv: s.qkv, channels: g.channels() as u32, tile: tile as u32 };
-            self.launch("gdn_slide", sequences * g.channels().div_ceil(1024), &slide)?;
+            self.launch("gdn_slide", count * g.channels().div_ceil(1024), &slide)?;
         }
+        self.fold(Part::Window(layer), sequences);
+
+        let segments = step.tables.gdn_states(layer);
         let limit = if scans(g) { SCAN_CHUNK } else { u32::MAX as usize };
         let recur = GdnStepArgs {
             out: s.out,
@@ -162,7 +174,8 @@ impl Hip {
             128 => "gdn_step_128",
             _ => "gdn_step_any",
         };
-        self.launch(kernel, sequences * g.value_heads * g.value_dim.div_ceil(32), &recur)?;
+        self.launch(kernel, count * g.value_heads * g.value_dim.div_ceil(32), &recur)?;
+        self.fold(Part::State(layer), sequences);
         if longest > limit {
             self.scan(planes, segments, longest.div_ceil(SCAN_CHUNK))?;
         }
@@ -220,7 +233,14 @@ impl Hip {
     }
 
     /// Spec 2.6; `layer` counts PLE layers.
-    pub(super) fn inject(&self, w: &Ple<Hip>, layer: usize, embedding: u64, wide: u64) -> Result<()> {
+    pub(super) fn inject(
+        &self,
+        w: &Ple<Hip>,
+        layer: usize,
+        embedding: u64,
+        sequences: &mut [&mut Sequence],
+        wide: u64,
+    ) -> Result<()> {
         let Some(ple) = &self.shape.ple else { return Ok(()) };
         let (s, step, d) = (&self.scratch.ple, &self.step, self.shape.wide());
         let (rows, streams, segments) = (step.rows, self.shape.hyper.streams, step.tables.ple(layer));
@@ -261,6 +281,18 @@ impl Hip {
             revocable: self.options.rewind_rows as u32,
             unused: 0,
         };
-        self.launch("ple_slide", step.segments.len() * d.div_ceil(1024), &slide)
+        self.launch("ple_slide", step.segments.len() * d.div_ceil(1024), &slide)?;
+        self.fold(Part::Ple(layer), sequences);
+        Ok(())
+    }
+
+    /// Records that the launches that change `part` are on their way, if they are and not just recorded.
+    fn fold(&self, part: Part, sequences: &mut [&mut Sequence]) {
+        if self.graphs.is_recording() {
+            return;
+        }
+        for (segment, sequence) in self.step.segments.iter().zip(sequences) {
+            sequence.recurrent.fold(part, segment.rows);
+        }
     }
 }

@@ -297,8 +297,15 @@ impl Backend for Hip {
         self.hyper_out(wide.address(), inject.address(), y.address(), Some(w.norm))?;
         self.hyper_gates(w, rows, x.address(), inject.address())
     }
-    fn gdn(&mut self, w: &Gdn<Hip>, layer: usize, x: &Buffer, _: &mut [&mut Sequence], y: &mut Buffer) -> Result<()> {
-        self.delta(w, layer, x.address(), y.address())
+    fn gdn(
+        &mut self,
+        w: &Gdn<Hip>,
+        layer: usize,
+        x: &Buffer,
+        sequences: &mut [&mut Sequence],
+        y: &mut Buffer,
+    ) -> Result<()> {
+        self.delta(w, layer, x.address(), sequences, y.address())
     }
     fn qsa_project(&mut self, w: &Qsa<Hip>, cache: usize, x: &Buffer, _: &mut [&mut Sequence]) -> Result<()> {
         self.index(w, cache, x.address())
@@ -317,10 +324,10 @@ impl Backend for Hip {
         w: &Ple<Hip>,
         layer: usize,
         embedding: &Buffer,
-        _: &mut [&mut Sequence],
+        sequences: &mut [&mut Sequence],
         wide: &mut Buffer,
     ) -> Result<()> {
-        self.inject(w, layer, embedding.address(), wide.address())
+        self.inject(w, layer, embedding.address(), sequences, wide.address())
     }
     fn linear(&mut self, w: &Matrix, rows: usize, x: &Buffer, y: &mut Buffer) -> Result<()> {
         self.products(x.address(), rows, &[(w, y.address())])

@@ -16,6 +16,7 @@ use crate::device::{Context, DeviceMemory, PinnedMemory, Stream};
 use crate::error::{Error, Result};
 use crate::state::Sequence;
 use crate::state::kv::Plane;
+use crate::state::recurrent::Part;
 
 use super::super::cpu::rope::Rope;
 
@@ -40,9 +41,11 @@ pub struct Tables {
     /// `[rows, half]`
     pub block_sin: u64,
     kv: u64,
+    /// `[sequences]` GdnSegment, of rows alone
+    pub segments: u64,
     gdn: u64,
-    /// `[sequences]` GdnSegment
-    pub gdn_segments: u64,
+    gdn_windows: u64,
+    gdn_states: u64,
     ple: u64,
     /// `[sequences]` u64, addresses of the rings of hidden rows
     pub rings: u64,
@@ -63,7 +66,9 @@ impl Tables {
             block_sin: cut.floats(rows * sizes.half),
             kv: cut.take(sizes.caches * sequences, size_of::<KvPlanes>()),
             gdn: cut.take(sizes.gdn_layers * sequences, size_of::<GdnPlanes>()),
-            gdn_segments: cut.take(sequences, size_of::<GdnSegment>()),
+            segments: cut.take(sequences, size_of::<GdnSegment>()),
+            gdn_windows: cut.take(sizes.gdn_layers * sequences, size_of::<GdnSegment>()),
+            gdn_states: cut.take(sizes.gdn_layers * sequences, size_of::<GdnSegment>()),
             ple: cut.take(sizes.ple_layers * sequences, size_of::<PleSegment>()),
             rings: cut.take(sequences, size_of::<u64>()),
             sequences,
@@ -78,6 +83,14 @@ impl Tables {
     /// `[sequences]` GdnPlanes of a layer; `layer` counts GDN layers.
     pub fn gdn(&self, layer: usize) -> u64 {
         self.gdn + (layer * self.sequences * size_of::<GdnPlanes>()) as u64
+    }
+    /// `[sequences]` GdnSegment of a layer, with the columns that are pending in its window.
+    pub fn gdn_windows(&self, layer: usize) -> u64 {
+        self.gdn_windows + (layer * self.sequences * size_of::<GdnSegment>()) as u64
+    }
+    /// `[sequences]` GdnSegment of a layer, with the rows that are pending behind its matrices.
+    pub fn gdn_states(&self, layer: usize) -> u64 {
+        self.gdn_states + (layer * self.sequences * size_of::<GdnSegment>()) as u64
     }
     /// `[sequences]` PleSegment of a layer; `layer` counts PLE layers.
     pub fn ple(&self, layer: usize) -> u64 {
@@ -210,16 +223,20 @@ impl Step {
                 };
                 fill.element(at.kv(cache), i, planes);
             }
-            let (first, count, pending) = (segment.first as u32, segment.rows as u32, sequence.pending() as u32);
+            let (first, count) = (segment.first as u32, segment.rows as u32);
+            fill.element(at.segments, i, GdnSegment { first, rows: count, pending: 0, chunk });
+            let pending = |part| sequence.recurrent.pending(part) as u32;
             for layer in 0..self.sizes.gdn_layers {
                 let [state, window, keys, values, decay, strength] = sequence.recurrent.gdn_addresses(layer);
                 fill.element(at.gdn(layer), i, GdnPlanes { state, window, keys, values, decay, strength });
+                let behind = |part| GdnSegment { first, rows: count, pending: pending(part), chunk };
+                fill.element(at.gdn_windows(layer), i, behind(Part::Window(layer)));
+                fill.element(at.gdn_states(layer), i, behind(Part::State(layer)));
             }
-            fill.element(at.gdn_segments, i, GdnSegment { first, rows: count, pending, chunk });
             chunk += if segment.rows > SCAN_CHUNK { segment.rows.div_ceil(SCAN_CHUNK) as u32 } else { 0 };
             fill.element(at.rings, i, sequence.recurrent.hidden_address());
             for layer in 0..self.sizes.ple_layers {
-                let window = sequence.recurrent.ple_address(layer);
+                let (window, pending) = (sequence.recurrent.ple_address(layer), pending(Part::Ple(layer)));
                 fill.element(at.ple(layer), i, PleSegment { window, first, rows: count, pending, unused: 0 });
             }
         }
