@@ -68,8 +68,8 @@ template<class Format, class Shape> DEV void gemm(const GemmArgs& a, GemmLds<Sha
   UNROLL for (u32 i = 0; i < Shape::TALL; i++)
     UNROLL for (u32 j = 0; j < Shape::BROAD; j++) tile_zero(sums[i][j]);
   const u32 down = wave() / Shape::RIGHT * (16 * Shape::TALL), right = wave() % Shape::RIGHT * (16 * Shape::BROAD);
-  const OperandRows x_rows = operand_rows(&lds.x[0][0], [&](u32 r) { return 2 * PITCH * (down + r); });
-  const OperandRows w_rows = operand_rows(&lds.w[0][0], [&](u32 r) { return 2 * PITCH * (right + r); });
+  const LdsRows x_rows = lds_rows(&lds.x[0][0], [&](u32 r) { return 2 * PITCH * (down + r); });
+  const LdsRows w_rows = lds_rows(&lds.w[0][0], [&](u32 r) { return 2 * PITCH * (right + r); });
 
   load(0);
   for (u32 k = 0; k < stride; k += DEPTH) {
@@ -105,7 +105,7 @@ template<class Format, class Shape> DEV void gemm(const GemmArgs& a, GemmLds<Sha
 }
 
 #define GEMM_SHAPE(format, Format, SIZE)                                        \
-  KERNEL(Shape##SIZE::THREADS, gemm_##format##_##SIZE, GemmArgs) {              \
+  KERNEL_TWICE(Shape##SIZE::THREADS, gemm_##format##_##SIZE, GemmArgs) {        \
     LDS(GemmLds<Shape##SIZE>, lds);                                             \
     gemm<Format, Shape##SIZE>(a, lds);                                          \
   }

@@ -61,8 +61,8 @@ DEV void moe_gemm(Acc (&sums)[2][COLUMNS], MoeGemmLds& lds, const MoeTileLds& ti
     UNROLL for (u32 i = 0; i < X_LOADS; i++) copy(next_x[i], *reinterpret_cast<const u32x4*>(x + x_at[i] + 2 * k));
   };
   UNROLL for (u32 h = 0; h < 2; h++) UNROLL for (u32 c = 0; c < COLUMNS; c++) tile_zero(sums[h][c]);
-  const OperandRows w_rows = operand_rows(&lds.step.w[0][0], [&](u32 r) { return 2 * PITCH * (16 * wave() + r); });
-  const OperandRows x_rows = operand_rows(&lds.step.x[0][0], [&](u32 r) { return 2 * PITCH * r; });
+  const LdsRows w_rows = lds_rows(&lds.step.w[0][0], [&](u32 r) { return 2 * PITCH * (16 * wave() + r); });
+  const LdsRows x_rows = lds_rows(&lds.step.x[0][0], [&](u32 r) { return 2 * PITCH * r; });
 
   load(0);
   for (u32 k = 0; k < stride; k += DEPTH) {

@@ -4,13 +4,13 @@
 
 // out[r][h] = sigmoid(gate[r][h]) * sum_j softmax_j(scale * q[r][h] . k_j) v_j
 // j over the tokens of blocks[r][0 .. counts[r]] and the tail 4 * floor(n / 4) .. n, n = positions[r] + 1.
-// grid (rows * kv_heads), block 256: a workgroup a row and KV head, with its up to 16 query heads; LDS 43 KiB at
+// grid (rows * kv_heads), block 128: a workgroup a row and KV head, with its up to 16 query heads; LDS 18 KiB at
 // dim 256; q, k aligned to 16, v to 8.
-// A wave takes 32 entries (eight blocks) at a time, each wave every eighth: S^T = K Q^T, online softmax in registers,
-// O^T += V^T P^T, where P^T is S^T's own registers (tile_as_b). The eight partial results meet in LDS at the end.
+// A wave takes 32 entries (eight blocks) at a time, each wave every fourth: S^T = K Q^T, online softmax in registers,
+// O^T += V^T P^T, where P^T is S^T's own registers (tile_as_b). The waves' partial results meet in LDS at the end.
 // Ordered: which wave takes which entry depends on the entry's place in the row's list alone.
 // Rounding: q, k, v, p in F16, sums in F32. Oracle: backend/cpu/attend.rs attend.
-enum { WAVES = 8, TILES = 2, ENTRIES = 16 * TILES, HEADS = 16, SLICE = 64, STEPS = TILE_LAYOUT == 12 ? 4 : 2 };
+enum { WAVES = 4, THREADS = WAVES * WAVE, TILES = 2, ENTRIES = 16 * TILES, HEADS = 16, SLICE = 64, STEPS = TILE_LAYOUT == 12 ? 4 : 2 };
 #define NEGATIVE (-1e30f)
 
 template<int DIM> struct GatherLds {
@@ -25,7 +25,7 @@ template<int DIM> DEV void gather_attend(const GatherAttendArgs& a, GatherLds<DI
   const u32 row = bidx() / a.kv_heads, kv = bidx() % a.kv_heads, group = a.heads / a.kv_heads;
   const u32 width = a.kv_heads * DIM;
   const float* q = a.q + (static_cast<u64>(row) * a.heads + kv * group) * DIM;
-  for (u32 i = tid(); i < HEADS * DIM; i += 256)
+  for (u32 i = tid(); i < HEADS * DIM; i += THREADS)
     lds.q[i / DIM][i % DIM] = to_f16(i / DIM < group ? q[i] * a.scale : 0.f);
 
   const u32 visible = a.positions[row] + 1, complete = visible / 4;
@@ -39,7 +39,7 @@ template<int DIM> DEV void gather_attend(const GatherAttendArgs& a, GatherLds<DI
   UNROLL for (u32 s = 0; s < ACC_COLUMNS; s++) { m.v[s] = NEGATIVE; l.v[s] = 0.f; }
   barrier();
 
-  const OperandRows queries = operand_rows(&lds.q[0][0], [&](u32 head) { return head * static_cast<u32>(sizeof(lds.q[0])); });
+  const LdsRows queries = lds_rows(&lds.q[0][0], [&](u32 head) { return head * static_cast<u32>(sizeof(lds.q[0])); });
   for (u32 first = wave() * (ENTRIES / 4); first < listed; first += WAVES * (ENTRIES / 4)) {
     // Entries past the list read its last block and are masked.
     const auto listed_block = [&](u32 i) { return block_at(first + i < listed ? first + i : listed - 1); };
@@ -111,7 +111,7 @@ template<int DIM> DEV void gather_attend(const GatherAttendArgs& a, GatherLds<DI
       tile_each(o[slice * (SLICE / 16) + d],
                 [&](u32 dimension, u32 head, float& e) { lds.o[wave()][16 * d + dimension][head] = e; });
     barrier();
-    for (u32 i = tid(); i < group * SLICE; i += 256) {
+    for (u32 i = tid(); i < group * SLICE; i += THREADS) {
       const u32 head = i / SLICE, dimension = slice * SLICE + i % SLICE;
       float high = NEGATIVE, total = 0.f, sum = 0.f;
       UNROLL for (u32 w = 0; w < WAVES; w++) high = fmax_(high, lds.m[w][head]);
@@ -129,12 +129,12 @@ template<int DIM> DEV void gather_attend(const GatherAttendArgs& a, GatherLds<DI
 }
 
 KERNEL_BIG_LDS(qsa_gather_attend_256, GatherLds<256>)
-KERNEL(256, qsa_gather_attend_256, GatherAttendArgs) {
+KERNEL(THREADS, qsa_gather_attend_256, GatherAttendArgs) {
   LDS_BIG(GatherLds<256>, lds);
   gather_attend<256>(a, lds);
 }
 KERNEL_BIG_LDS(qsa_gather_attend_64, GatherLds<64>)
-KERNEL(256, qsa_gather_attend_64, GatherAttendArgs) {
+KERNEL(THREADS, qsa_gather_attend_64, GatherAttendArgs) {
   LDS_BIG(GatherLds<64>, lds);
   gather_attend<64>(a, lds);
 }

@@ -10,8 +10,6 @@
 enum : u32 { DEPTH = 64, PITCH = DEPTH + 8 };  // inputs of a step; 144 bytes from row to row
 
 DEV u32 least(u32 a, u32 b) { return a < b ? a : b; }
-// Word by word: an array that is only ever copied as a whole stays in scratch, or in LDS (clang 22).
-DEV void copy(u32x4& to, const u32x4& from) { UNROLL for (u32 i = 0; i < 4; i++) to.v[i] = from.v[i]; }
 DEV u32x4& sixteen_bytes(f16& first) { return reinterpret_cast<u32x4&>(first); }
 
 // The row of weights that thread t stores where a step holds `window` groups of each.

@@ -13,11 +13,8 @@
 // KERNEL(threads, name, Args) { body that reads `a` }: the exact workgroup size lets the compiler use all VGPRs.
 #define KERNEL(T, name, Args) \
   extern "C" __global__ __attribute__((launch_bounds(T), amdgpu_flat_work_group_size(T, T))) void name(const Args a)
-// The same with a promise of at least this many waves a SIMD.
-#define KERNEL_OCC(T, WAVES, name, Args)                                                                              \
-  extern "C" __global__                                                                                              \
-      __attribute__((launch_bounds(T), amdgpu_flat_work_group_size(T, T), amdgpu_waves_per_eu(WAVES))) void name(     \
-          const Args a)
+// The same, for a kernel of which two workgroups are to share a compute unit: here they do.
+#define KERNEL_TWICE(T, name, Args) KERNEL(T, name, Args)
 // KERNEL_BIG_LDS(name, T) before a kernel whose LDS_BIG is a T; only CUDA needs the size ahead of the launch.
 #define KERNEL_BIG_LDS(name, T)
 #define RESTRICT    __restrict__

@@ -9,7 +9,7 @@
 #define __constant__ __attribute__((constant))
 #define DEV         __device__ inline __attribute__((always_inline))
 #define KERNEL(T, name, Args) extern "C" __global__ __attribute__((launch_bounds(T))) void name(const Args a)
-#define KERNEL_OCC(T, WAVES, name, Args) KERNEL(T, name, Args)
+#define KERNEL_TWICE(T, name, Args) extern "C" __global__ __attribute__((launch_bounds(T, 2))) void name(const Args a)
 // Over 48 KiB of shared memory must be dynamic here: the runtime reads this word and passes the size at launch.
 #define KERNEL_BIG_LDS(name, T) extern "C" __device__ const u32 name##__lds_bytes = sizeof(T);
 #define RESTRICT      __restrict__
@@ -18,6 +18,7 @@
 struct f16  { u16 u; };
 DEV float to_f32(f16 x)  { float f; asm("cvt.f32.f16 %0, %1;" : "=f"(f) : "h"(x.u)); return f; }
 DEV f16   to_f16(float x)  { f16 h; asm("cvt.rn.f16.f32 %0, %1;" : "=h"(h.u) : "f"(x)); return h; }
+DEV u32   f16_pair(float low, float high) { u32 r; asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(high), "f"(low)); return r; }
 
 #define GPU_SREG(name, reg) DEV u32 name() { u32 r; asm("mov.u32 %0, %%" reg ";" : "=r"(r)); return r; }
 GPU_SREG(tid, "tid.x") GPU_SREG(bidx, "ctaid.x") GPU_SREG(bidy, "ctaid.y") GPU_SREG(bidz, "ctaid.z")
@@ -63,6 +64,15 @@ DEV void atomic_add(float* p, float v) { asm volatile("red.relaxed.gpu.add.f32 [
 DEV u32  lds_atomic_add(u32* p, u32 v) { u32 r; asm volatile("atom.relaxed.cta.add.u32 %0, [%1], %2;" : "=r"(r) : "l"(p), "r"(v) : "memory"); return r; }
 DEV u64  lds_atomic_add(u64* p, u64 v) { u64 r; asm volatile("atom.relaxed.cta.add.u64 %0, [%1], %2;" : "=l"(r) : "l"(p), "l"(v) : "memory"); return r; }
 
+// tile.h uses what follows instead of the loads and conversions that every target has.
+#define MATRIX_LOADS
+// Four 8x8 matrices of 16-bit elements out of LDS; lane l gives the address of row l % 8 of matrix l / 8.
+DEV u32 lds_address(const void* p) { return (u32)(u64)(__attribute__((address_space(3))) const void*)p; }
+DEV void load_matrices(u32 (&r)[4], u32 row) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+    : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(row) : "memory");
+}
+
 DEV u32 gpu_pack(f16 a, f16 b) { u32 r; asm("mov.b32 %0, {%1, %2};" : "=r"(r) : "h"(a.u), "h"(b.u)); return r; }
 // 16x16x16 as two m16n8k16. a[4j+0..1]: row g+8j, k 2t..; a[4j+2..3]: k 2t+8..; b alike by column
 DEV void wmma_f16(float* c, const f16* a, const f16* b) {
@@ -70,7 +80,7 @@ DEV void wmma_f16(float* c, const f16* a, const f16* b) {
   #pragma unroll
   for (int n = 0; n < 2; n++) {
     u32 B0 = gpu_pack(b[4 * n], b[4 * n + 1]), B1 = gpu_pack(b[4 * n + 2], b[4 * n + 3]);
-    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
       : "+f"(c[4 * n]), "+f"(c[4 * n + 1]), "+f"(c[4 * n + 2]), "+f"(c[4 * n + 3])
       : "r"(A0), "r"(A1), "r"(A2), "r"(A3), "r"(B0), "r"(B1));
   }

@@ -37,6 +37,14 @@ struct alignas(16) f32x4 { float v[4]; };
 struct alignas(16) f16x8 { f16 v[8]; };
 struct alignas(16) bf16x8 { bf16 v[8]; };
 struct alignas(16) u32x4 { u32 v[4]; };
+// One of them from memory to registers or back, in one access: by words for the AMD back end, where an array that is only
+// ever copied as a whole stays in scratch, or in LDS (clang 22); by vectors for NVIDIA's, which leaves words apart.
+#if defined(__NVPTX__) || defined(__CUDA_ARCH__)
+typedef u32 Words4 __attribute__((ext_vector_type(4)));
+DEV void copy(u32x4& to, const u32x4& from) { reinterpret_cast<Words4&>(to) = reinterpret_cast<const Words4&>(from); }
+#else
+DEV void copy(u32x4& to, const u32x4& from) { UNROLL for (u32 i = 0; i < 4; i++) to.v[i] = from.v[i]; }
+#endif
 
 // Rows of up to WIDTH floats, `stride` apart, of which every lane of a workgroup of THREADS reads the same one at a time: scalar
 // loads bring them on AMD, LDS keeps them elsewhere. The whole workgroup calls uniform_rows; `from` is aligned to 16

@@ -20,7 +20,7 @@
   const u32 name##__kernarg_bytes = sizeof(Args);                                           \
   CPU_EXPORT void name##__host(const void* args) { name(*static_cast<const Args*>(args)); } \
   static inline __attribute__((always_inline)) void name(const Args a)
-#define KERNEL_OCC(T, WAVES, name, Args) KERNEL(T, name, Args)
+#define KERNEL_TWICE(T, name, Args) KERNEL(T, name, Args)
 #define KERNEL_BIG_LDS(name, T)
 #define RESTRICT    __restrict__
 #ifndef TILE_LAYOUT
