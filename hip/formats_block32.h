@@ -40,27 +40,26 @@ DEV u32 codebook(u32 codes) {
 }
 DEV float signed_byte(u32 word, u32 i) { return static_cast<float>(static_cast<i32>(word << (24 - 8 * i)) >> 24); }
 
-// A matrix of `Codes` a block, and a `Head` a block beside it.
-template<class Format, class Codes, class Head> struct Parted : Consecutive<Format, 32> {
+// A matrix of `Codes` a group, and beside it a `Head` for each block of 32.
+template<class Format, class Codes, class Head, u32 SIZE = 32> struct Parted : Consecutive<Format, SIZE> {
   enum { SCALED = 2 };
   struct Raw { Codes q; Head head; };
-  DEV_MEMBER u64 row_bytes(u32 inputs) { return inputs / 32 * static_cast<u64>(sizeof(Codes)); }
+  DEV_MEMBER u64 row_bytes(u32 inputs) { return inputs / SIZE * static_cast<u64>(sizeof(Codes)); }
   DEV_MEMBER const float* scale_row(const float* heads, u32 inputs, u32 output, u32) {
     return reinterpret_cast<const float*>(reinterpret_cast<const Head*>(heads) + static_cast<u64>(output) * (inputs / 32));
   }
   DEV_MEMBER Raw load(const u8* RESTRICT row, const float* RESTRICT heads, u32 group) {
-    return Raw{reinterpret_cast<const Codes*>(row)[group], reinterpret_cast<const Head*>(heads)[group]};
+    return Raw{reinterpret_cast<const Codes*>(row)[group], reinterpret_cast<const Head*>(heads)[group * SIZE / 32]};
   }
 };
-struct Bytes32 { u32x4 v[2]; };
 struct FifthBits { u16 d, low, high; };  // 6 bytes
 struct OffsetFifthBits { u32 factors, high; };
 
-// d, 32 signed bytes
-struct Q8_0Format : Parted<Q8_0Format, Bytes32, u16> {
+// d, 32 signed bytes; a group is half a block, so that lanes read next to each other.
+struct Q8_0Format : Parted<Q8_0Format, u32x4, u16, 16> {
   DEV_MEMBER void part(const Raw& raw, u32, u32 p, float* out) {
     const float d = half_number(raw.head);
-    UNROLL for (u32 i = 0; i < 8; i++) out[i] = d * signed_byte(raw.q.v[p / 2].v[p % 2 * 2 + i / 4], i % 4);
+    UNROLL for (u32 i = 0; i < 8; i++) out[i] = d * signed_byte(raw.q.v[2 * p + i / 4], i % 4);
   }
 };
 

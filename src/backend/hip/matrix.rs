@@ -142,9 +142,12 @@ fn each<'a, const N: usize>(to: &mut [u8], parts: impl Iterator<Item = &'a [u8]>
     }
 }
 
-/// Elements that a lane of a GEMV loads at a time.
+/// Elements that a lane of a GEMV loads at a time (GROUP of hip/formats*.h).
 fn group(format: Format) -> usize {
-    kernels(format).map_or(1, |(_, multiple)| multiple.min(32))
+    match format {
+        Format::Q8_0 => 16,
+        _ => kernels(format).map_or(1, |(_, multiple)| multiple.min(32)),
+    }
 }
 
 /// The GEMV for `rows` rows (1 to [`GEMV_ROWS`]). `None` if there is none.
