@@ -1,7 +1,8 @@
 // The stored states of keys and values: how a row becomes bytes and numbers again.
 //
 // Owns: the three modes, bit for bit as src/state/kv/codec.rs defines them. Always true: a row of a plane is
-// [kv_heads, dim]; a lane of a wave that stores holds elements lane, lane + 32, … of a head.
+// [kv_heads, dim]: F32, or the codes of all heads and then their F16 scales; a lane of a wave that stores holds elements
+// lane, lane + 32, … of a head.
 // E4M3 is converted by bit arithmetic on every target: gfx11 has no instruction for it, and gfx12's would save a handful
 // of VALU slots in kernels that wait for memory; one code path keeps the state's bits equal everywhere.
 // Not here: what is stored (qsa_prepare.hip), who reads it (qsa_attend.hip, qsa_gather.hip).
@@ -39,14 +40,19 @@ struct KvF32 {
       if (i < dim) out[i] = x[j];
     }
   }
-  DEV_MEMBER float load(const u8* row, u32, u32 head, u32 dim, u32 i) {
-    return reinterpret_cast<const float*>(row)[static_cast<u64>(head) * dim + i];
-  }
 };
 
-// Codes of all heads, then one f16 scale a head.
+// Where the scales of a row of codes lie.
+DEV const u16* scales_of(const u8* row, u32 kv_heads, u32 dim) {
+  return reinterpret_cast<const u16*>(row + static_cast<u64>(kv_heads) * dim);
+}
+
+// A scale a head.
 struct KvFp8 {
+  enum : u32 { SPAN = 0 };  // elements that share a scale; 0: a head's
   DEV_MEMBER u64 row_bytes(u32 kv_heads, u32 dim) { return static_cast<u64>(kv_heads) * (dim + 2); }
+  DEV_MEMBER u32 scale_at(u32 head, u32, u32) { return head; }
+  DEV_MEMBER float number(u32 code) { return e4m3_number(code); }
   DEV_MEMBER void store(u8* row, u32 kv_heads, u32 head, u32 dim, const float (&x)[HEAD_REGISTERS]) {
     u32 most = 0;
     UNROLL for (u32 j = 0; j < HEAD_REGISTERS; j++)
@@ -67,18 +73,18 @@ struct KvFp8 {
       const u32 i = lane() + WAVE * j;
       if (i < dim) codes[i] = static_cast<u8>(scale == 0 ? 0u : encode_e4m3(x[j] / divisor));
     }
-    if (lane() == 0) reinterpret_cast<u16*>(row + static_cast<u64>(kv_heads) * dim)[head] = static_cast<u16>(scale);
-  }
-  DEV_MEMBER float load(const u8* row, u32 kv_heads, u32 head, u32 dim, u32 i) {
-    const u32 scale = reinterpret_cast<const u16*>(row + static_cast<u64>(kv_heads) * dim)[head];
-    return e4m3_number(row[static_cast<u64>(head) * dim + i]) * f16_number(scale);
+    if (lane() == 0) const_cast<u16*>(scales_of(row, kv_heads, dim))[head] = static_cast<u16>(scale);
   }
 };
 
-// Q8_0 along the row: blocks of an f16 scale and 32 signed bytes. dim is a multiple of 32.
+// Q8_0 along the row: signed bytes, a scale for 32 of them. dim is a multiple of 32.
 struct KvQ8 {
-  DEV_MEMBER u64 row_bytes(u32 kv_heads, u32 dim) { return static_cast<u64>(kv_heads) * (dim / 32) * 34; }
-  DEV_MEMBER void store(u8* row, u32, u32 head, u32 dim, const float (&x)[HEAD_REGISTERS]) {
+  enum : u32 { SPAN = 32 };
+  DEV_MEMBER u64 row_bytes(u32 kv_heads, u32 dim) { return static_cast<u64>(kv_heads) * (dim / SPAN) * (SPAN + 2); }
+  DEV_MEMBER u32 scale_at(u32 head, u32 dim, u32 i) { return (head * dim + i) / SPAN; }
+  DEV_MEMBER float number(u32 code) { return static_cast<float>(static_cast<i8>(code)); }
+  DEV_MEMBER void store(u8* row, u32 kv_heads, u32 head, u32 dim, const float (&x)[HEAD_REGISTERS]) {
+    u8* codes = row + static_cast<u64>(head) * dim;
     UNROLL for (u32 j = 0; j < HEAD_REGISTERS; j++) {
       if (WAVE * j >= dim) break;
       const u32 most = wave_max_u32(magnitude(x[j]));
@@ -95,14 +101,10 @@ struct KvQ8 {
         const float rest = q - static_cast<float>(code);
         code += (rest >= 0.5f ? 1 : 0) - (rest <= -0.5f ? 1 : 0);
       }
-      u8* block = row + (static_cast<u64>(head) * (dim / 32) + j) * 34;
-      block[2 + lane()] = static_cast<u8>(code);
-      if (lane() == 0) *reinterpret_cast<u16*>(block) = static_cast<u16>(scale);
+      codes[WAVE * j + lane()] = static_cast<u8>(code);
+      if (lane() == 0)
+        const_cast<u16*>(scales_of(row, kv_heads, dim))[scale_at(head, dim, WAVE * j)] = static_cast<u16>(scale);
     }
-  }
-  DEV_MEMBER float load(const u8* row, u32, u32 head, u32 dim, u32 i) {
-    const u8* block = row + (static_cast<u64>(head) * (dim / 32) + i / 32) * 34;
-    return static_cast<float>(static_cast<i8>(block[2 + i % 32])) * f16_number(*reinterpret_cast<const u16*>(block));
   }
 };
 

@@ -23,55 +23,51 @@ struct ReadF32 {
   }
 };
 // Half of the wave reads the first row, half the second, 16 codes a lane; then the halves swap eight of them.
-struct ReadFp8 {
-  typedef KvFp8 Kv;
-  struct Raw { u32 codes[2][2]; u32 scale[2]; };
+template<class Format> struct ReadCodes {
+  typedef Format Kv;
+  struct Raw { u32 codes[2][2], scale[2]; };
   DEV_MEMBER u32 index(u32 i) { return 16 * (lane() & 15) + 8 * (lane() >> 4) + i; }
   DEV_MEMBER Raw load(const u8* first, const u8* second, u32 kv_heads, u32 head, u32 dim) {
     const bool upper = lane() >> 4;
     const u32 at = 16 * (lane() & 15);
-    const u8* codes = (upper ? second : first) + static_cast<u64>(head) * dim + at;
-    // Rows are 2 bytes a head longer than their codes: aligned to 4 where the number of heads is even.
+    const u8* row = upper ? second : first;
+    const u8* codes = row + static_cast<u64>(head) * dim + at;
+    // Rows are a few scales longer than their codes; mostly that is a number of words.
     u32x4 mine = {};
-    if (at < dim) mine = kv_heads % 2 == 0 ? load_by_words(codes) : load_by_halves(codes);
+    if (at < dim) mine = Format::row_bytes(kv_heads, dim) % 4 == 0 ? load_by_words(codes) : load_by_halves(codes);
+    // The first lane of a span brings its scale for the others.
+    u32 scale = 0;
+    if (at < dim && (Format::SPAN != 0 ? at % Format::SPAN : at) == 0)
+      scale = scales_of(row, kv_heads, dim)[Format::scale_at(head, dim, at)];
+    scale |= shfl_xor_u32<1>(scale);
+    if constexpr (Format::SPAN == 0) {
+      scale |= shfl_xor_u32<2>(scale); scale |= shfl_xor_u32<4>(scale); scale |= shfl_xor_u32<8>(scale);
+    }
+    const u32 other_scale = shfl_xor_u32<16>(scale);
     Raw raw;
+    raw.scale[0] = upper ? other_scale : scale;
+    raw.scale[1] = upper ? scale : other_scale;
     UNROLL for (u32 i = 0; i < 2; i++) {
       const u32 sent = upper ? mine.v[i] : mine.v[2 + i];
-      const u32 other = static_cast<u32>(shfl_xor<16>(static_cast<i32>(sent)));
+      const u32 other = shfl_xor_u32<16>(sent);
       raw.codes[0][i] = upper ? other : mine.v[i];
       raw.codes[1][i] = upper ? mine.v[2 + i] : other;
     }
-    const u64 scales = static_cast<u64>(kv_heads) * dim;
-    raw.scale[0] = reinterpret_cast<const u16*>(first + scales)[head];
-    raw.scale[1] = reinterpret_cast<const u16*>(second + scales)[head];
     return raw;
   }
   DEV_MEMBER void decode(const Raw& raw, u32 entry, float (&out)[PART]) {
     const float scale = f16_number(raw.scale[entry]);
-    UNROLL for (u32 i = 0; i < PART; i++) out[i] = e4m3_number(raw.codes[entry][i / 4] >> 8 * (i % 4) & 255) * scale;
+    UNROLL for (u32 i = 0; i < PART; i++) out[i] = Format::number(raw.codes[entry][i / 4] >> 8 * (i % 4) & 255) * scale;
   }
 };
-// Blocks of 34 bytes are aligned to 2: byte by byte. This mode is the smallest, not the fastest.
-struct ReadQ8 {
-  typedef KvQ8 Kv;
-  struct Raw { float v[2][PART]; };
-  DEV_MEMBER u32 index(u32 i) { return lane() + 32 * i; }
-  DEV_MEMBER Raw load(const u8* first, const u8* second, u32 kv_heads, u32 head, u32 dim) {
-    Raw raw;
-    UNROLL for (u32 e = 0; e < 2; e++)
-      UNROLL for (u32 i = 0; i < PART; i++)
-        raw.v[e][i] = index(i) < dim ? KvQ8::load(e == 0 ? first : second, kv_heads, head, dim, index(i)) : 0.f;
-    return raw;
-  }
-  DEV_MEMBER void decode(const Raw& raw, u32 entry, float (&out)[PART]) {
-    UNROLL for (u32 i = 0; i < PART; i++) out[i] = raw.v[entry][i];
-  }
-};
+typedef ReadCodes<KvFp8> ReadFp8;
+typedef ReadCodes<KvQ8> ReadQ8;
 
 // Over the entries [first, last) of a row's list (its selected blocks' tokens, then the open block's) that a split owns:
 //   partial[r][g][split][h] = sum_j exp(s_j - m) v_j,  partial_sums = (m, sum_j exp(s_j - m)),  s_j = scale * q_h . k_j
 // grid (rows * kv_heads * splits), block 256: 64 entries at a time, a wave eight of them; LDS 54 KiB.
-// Splits behind the end of the list write nothing; qsa_merge knows which those are.
+// Splits behind the end of the list write nothing; qsa_merge knows which those are. dim is a multiple of 4, queries are
+// aligned to 16.
 // Ordered: which split, wave and turn an entry has depends on its place in the list alone.
 // Rounding. Oracle: backend/cpu/attend.rs attend.
 enum { WAVES = 8, TILE = 64, OWN = TILE / WAVES, PAIRS = OWN / 2, AHEAD = 2, MAX_DIM = 256 };
@@ -114,9 +110,11 @@ template<class Read, int GROUP> DEV void qsa_attend(const QsaAttendArgs& a, Atte
   const u64 row_bytes = Read::Kv::row_bytes(a.kv_heads, a.dim);
 
   const float* q = a.queries + (static_cast<u64>(row) * a.heads + kv * group) * a.dim;
-  for (u32 i = t; i < GROUP * MAX_DIM; i += 256) {
+  for (u32 i = 4 * t; i < GROUP * MAX_DIM; i += 4 * 256) {
     const u32 head = i / MAX_DIM, at = i % MAX_DIM;
-    lds.q[head][at] = head < group && at < a.dim ? q[static_cast<u64>(head) * a.dim + at] * a.scale : 0.f;
+    f32x4 part = {};
+    if (head < group && at < a.dim) part = *reinterpret_cast<const f32x4*>(q + static_cast<u64>(head) * a.dim + at);
+    UNROLL for (u32 j = 0; j < 4; j++) lds.q[head][at + j] = part.v[j] * a.scale;
   }
   if (t < GROUP) { lds.m[0][t] = NEGATIVE; lds.l[t] = 0.f; }
   float o[GROUP][PART];

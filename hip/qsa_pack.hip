@@ -10,7 +10,7 @@ DEV f16 finite_f16(float x) {
   return to_f16(over ? (x < 0.f ? -65504.f : 65504.f) : x);
 }
 
-// 16 bytes that are aligned to 2, behind at least 2 bytes of the same plane: the aligned words around them now, what
+// 16 bytes that are aligned to 2, if not to 4 behind at least 2 bytes of the same plane: the aligned words around them now, what
 // they lack once all loads are under way.
 struct Codes { u32x4 words; const u8* end; };
 DEV Codes load_codes(const u8* p) { return Codes{load_by_words(p - (reinterpret_cast<u64>(p) & 2)), p + 14}; }
@@ -35,29 +35,16 @@ struct F32Columns {
   DEV_MEMBER void finish(F32Columns&) {}
   DEV_MEMBER float number(const F32Columns& s, int i) { return s.part[i / 4].v[i % 4]; }
 };
-struct Fp8Columns {
+template<class Format> struct CodeColumns {
   enum { COLUMNS = 16 };
   Codes codes;
   float scale;
-  DEV_MEMBER Fp8Columns load(const u8* row, u32 kv_heads, u32 dim, u32 column) {
-    const u16* scales = reinterpret_cast<const u16*>(row + static_cast<u64>(kv_heads) * dim);
-    return Fp8Columns{load_codes(row + column), f16_number(scales[column / dim])};
+  DEV_MEMBER CodeColumns load(const u8* row, u32 kv_heads, u32 dim, u32 column) {
+    const u32 place = Format::scale_at(column / dim, dim, column % dim);
+    return CodeColumns{load_codes(row + column), f16_number(scales_of(row, kv_heads, dim)[place])};
   }
-  DEV_MEMBER void finish(Fp8Columns& s) { complete(s.codes); }
-  DEV_MEMBER float number(const Fp8Columns& s, int i) { return e4m3_number(byte_of(s.codes, i)) * s.scale; }
-};
-struct Q8Columns {
-  enum { COLUMNS = 16 };
-  Codes codes;
-  float scale;
-  DEV_MEMBER Q8Columns load(const u8* row, u32, u32, u32 column) {
-    const u8* block = row + column / 32 * 34;
-    return Q8Columns{load_codes(block + 2 + column % 32), f16_number(*reinterpret_cast<const u16*>(block))};
-  }
-  DEV_MEMBER void finish(Q8Columns& s) { complete(s.codes); }
-  DEV_MEMBER float number(const Q8Columns& s, int i) {
-    return static_cast<float>(static_cast<i8>(byte_of(s.codes, i))) * s.scale;
-  }
+  DEV_MEMBER void finish(CodeColumns& s) { complete(s.codes); }
+  DEV_MEMBER float number(const CodeColumns& s, int i) { return Format::number(byte_of(s.codes, i)) * s.scale; }
 };
 
 // k_out[t][c] = f16(key of token t);  v_out[t / 4][c][t % 4] = f16(value of token t);  c over kv_heads * dim;
@@ -65,7 +52,7 @@ struct Q8Columns {
 // grid 2 * ceil(blocks * (width / COLUMNS) / 64), block 64, COLUMNS 8 of an f32 state and 16 of the others: a thread
 // that many columns of a block of four tokens, the first half of the grid keys, the second values; LDS 0.
 // Outputs aligned to 16; dim a multiple of 32 (released 256, ember 64).
-// Every access has 16 bytes but scales; q8 codes and fp8 rows of odd KV heads are put together from aligned words.
+// Every access has 16 bytes but scales; rows that are no number of words are put together from aligned ones.
 // Exact: the state's number, then finite_f16. Oracle: state/kv.rs Rows::read, half::f16::from_f32.
 template<class Columns, class KvFormat> DEV void qsa_pack(const QsaPackArgs& a) {
   const u32 width = a.kv_heads * a.dim, parts = width / Columns::COLUMNS;
@@ -107,5 +94,5 @@ template<class Columns, class KvFormat> DEV void qsa_pack(const QsaPackArgs& a) 
 }
 
 KERNEL(64, qsa_pack_f32, QsaPackArgs) { qsa_pack<F32Columns, KvF32>(a); }
-KERNEL(64, qsa_pack_fp8, QsaPackArgs) { qsa_pack<Fp8Columns, KvFp8>(a); }
-KERNEL(64, qsa_pack_q8, QsaPackArgs) { qsa_pack<Q8Columns, KvQ8>(a); }
+KERNEL(64, qsa_pack_fp8, QsaPackArgs) { qsa_pack<CodeColumns<KvFp8>, KvFp8>(a); }
+KERNEL(64, qsa_pack_q8, QsaPackArgs) { qsa_pack<CodeColumns<KvQ8>, KvQ8>(a); }

@@ -124,11 +124,11 @@ fn fp8(head: &[f32]) -> (f32, Vec<u8>, Vec<f32>) {
 }
 
 fn q8(block: &[f32]) -> (f32, Vec<f32>) {
-    let mut bytes = vec![0; block.len() / 32 * 34];
+    let (mut codes, mut scales) = (vec![0; block.len()], vec![0; block.len() / 16]);
     let mut out = vec![f32::MAX; block.len()];
-    codec::encode_q8(block, &mut bytes);
-    codec::decode_q8(&bytes, &mut out);
-    (f16::from_le_bytes([bytes[0], bytes[1]]).to_f32(), out)
+    codec::encode_q8(block, &mut codes, &mut scales);
+    codec::decode_q8(&codes, &scales, &mut out);
+    (f16::from_le_bytes([scales[0], scales[1]]).to_f32(), out)
 }
 
 /// A row whose values spread over many magnitudes around `2^exponent`.

@@ -7,7 +7,7 @@
 //!
 //! | plane | a row | f32 | q8 | fp8 |
 //! |---|---|---|---|---|
-//! | keys, values | a token: `[kv_heads, head_dim]` | F32 | Q8_0 blocks along the row | codes, then one f16 a head |
+//! | keys, values | a token: `[kv_heads, head_dim]` | F32 | codes, then an f16 for 32 of them | codes, then an f16 a head |
 //! | raw index keys | a token: `[index_dim]` | F32 | BF16 | BF16 |
 //! | block keys | `ratio` tokens: `[index_dim]` | F32 | BF16 | BF16 |
 //!
@@ -22,7 +22,7 @@ use half::f16;
 use crate::arena::{Arena, Range, ensure_all};
 use crate::config::{AttentionShape, IndexerShape, KvMode};
 use crate::error::{Error, Result};
-use codec::{Q8_BLOCK, Q8_BLOCK_BYTES};
+use codec::Q8_BLOCK;
 
 /// Sizes of a layer's rows, checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -80,7 +80,7 @@ impl KvLayout {
         let values = self.kv_heads * self.head_dim;
         match (plane, self.mode) {
             (Plane::Keys | Plane::Values, KvMode::F32) => values * 4,
-            (Plane::Keys | Plane::Values, KvMode::Q8) => values / Q8_BLOCK * Q8_BLOCK_BYTES,
+            (Plane::Keys | Plane::Values, KvMode::Q8) => values + values / Q8_BLOCK * 2,
             (Plane::Keys | Plane::Values, KvMode::Fp8) => values + 2 * self.kv_heads,
             (Plane::RawIndex | Plane::BlockKeys, KvMode::F32) => self.index_dim * 4,
             (Plane::RawIndex | Plane::BlockKeys, KvMode::Q8 | KvMode::Fp8) => self.index_dim * 2,
@@ -218,7 +218,10 @@ impl KvCache {
         let row = self.row_mut(plane, token);
         match mode {
             KvMode::F32 => row.copy_from_slice(bytemuck::cast_slice(values)),
-            KvMode::Q8 => codec::encode_q8(values, row),
+            KvMode::Q8 => {
+                let (codes, scales) = row.split_at_mut(kv_heads * head_dim);
+                codec::encode_q8(values, codes, scales);
+            }
             KvMode::Fp8 => {
                 let (codes, scales) = row.split_at_mut(kv_heads * head_dim);
                 let heads = values.chunks_exact(head_dim).zip(codes.chunks_exact_mut(head_dim));
@@ -398,8 +401,10 @@ impl<'a> Rows<'a> {
         match mode {
             KvMode::F32 => out.copy_from_slice(bytemuck::cast_slice(&row[head * head_dim * 4..][..head_dim * 4])),
             KvMode::Q8 => {
-                let head_bytes = head_dim / Q8_BLOCK * Q8_BLOCK_BYTES;
-                codec::decode_q8(&row[head * head_bytes..][..head_bytes], out);
+                let (codes, scales) = row.split_at(kv_heads * head_dim);
+                let scale_bytes = head_dim / Q8_BLOCK * 2;
+                let scales = &scales[head * scale_bytes..][..scale_bytes];
+                codec::decode_q8(&codes[head * head_dim..][..head_dim], scales, out);
             }
             KvMode::Fp8 => {
                 let (codes, scales) = row.split_at(kv_heads * head_dim);

@@ -12,8 +12,6 @@ use crate::e4m3::{E4M3_MAX, e4m3_number, encode_e4m3};
 
 /// Values that share a scale in the q8 mode.
 pub const Q8_BLOCK: usize = 32;
-/// Bytes of a q8 block: an f16 scale, then 32 signed bytes.
-pub const Q8_BLOCK_BYTES: usize = 2 + Q8_BLOCK;
 /// The smallest f16 that is not below `x >= 0`; the largest f16 if there is none.
 fn f16_at_least(x: f32) -> f16 {
     let nearest = f16::from_f32(x).min(f16::MAX);
@@ -64,12 +62,14 @@ pub fn decode_fp8(codes: &[u8], scale: f16, out: &mut [f32]) {
 /// coarse, rounded by at most 2^-25, which adds at most `127 * 2^-25`; a d that rounds to zero is a block of zeros.
 /// Blocks above `127 * 65504` have d = 65504 and saturate there. A value that is not finite makes d NaN, and with it
 /// the whole block, because a byte cannot say it.
-pub fn encode_q8(values: &[f32], bytes: &mut [u8]) {
-    for (block, bytes) in values.chunks_exact(Q8_BLOCK).zip(bytes.chunks_exact_mut(Q8_BLOCK_BYTES)) {
+///
+/// `codes` are as many as `values`; `scales` are an f16 a block.
+pub fn encode_q8(values: &[f32], codes: &mut [u8], scales: &mut [u8]) {
+    let blocks = values.chunks_exact(Q8_BLOCK).zip(codes.chunks_exact_mut(Q8_BLOCK));
+    for ((block, codes), scale) in blocks.zip(scales.chunks_exact_mut(2)) {
         let most = largest(block);
         let d = if most.is_finite() { f16::from_f32(most / 127.0).min(f16::MAX) } else { f16::NAN };
-        let (head, codes) = bytes.split_at_mut(2);
-        head.copy_from_slice(&d.to_le_bytes());
+        scale.copy_from_slice(&d.to_le_bytes());
         if d == f16::ZERO {
             codes.fill(0);
             continue;
@@ -86,10 +86,11 @@ pub fn encode_q8(values: &[f32], bytes: &mut [u8]) {
 }
 
 /// `out[i] = q[i] * d`: 7 and 11 significant bits, so the product is exact.
-pub fn decode_q8(bytes: &[u8], out: &mut [f32]) {
-    for (bytes, out) in bytes.chunks_exact(Q8_BLOCK_BYTES).zip(out.chunks_exact_mut(Q8_BLOCK)) {
-        let d = f16::from_le_bytes([bytes[0], bytes[1]]).to_f32();
-        for (value, &q) in out.iter_mut().zip(&bytes[2..]) {
+pub fn decode_q8(codes: &[u8], scales: &[u8], out: &mut [f32]) {
+    let blocks = codes.chunks_exact(Q8_BLOCK).zip(out.chunks_exact_mut(Q8_BLOCK));
+    for ((codes, out), scale) in blocks.zip(scales.chunks_exact(2)) {
+        let d = f16::from_le_bytes([scale[0], scale[1]]).to_f32();
+        for (value, &q) in out.iter_mut().zip(codes) {
             *value = f32::from(q as i8) * d;
         }
     }

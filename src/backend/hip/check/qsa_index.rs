@@ -39,7 +39,10 @@ pub fn decode(layout: &KvLayout, bytes: &[u8]) -> Vec<f32> {
     let mut out = vec![0.0; heads * dim];
     match layout.mode() {
         KvMode::F32 => out.copy_from_slice(&bytemuck::pod_collect_to_vec(bytes)),
-        KvMode::Q8 => codec::decode_q8(bytes, &mut out),
+        KvMode::Q8 => {
+            let (codes, scales) = bytes.split_at(heads * dim);
+            codec::decode_q8(codes, scales, &mut out);
+        }
         KvMode::Fp8 => {
             let (codes, scales) = bytes.split_at(heads * dim);
             for ((codes, scale), out) in codes.chunks(dim).zip(scales.chunks(2)).zip(out.chunks_mut(dim)) {
@@ -55,7 +58,10 @@ pub fn encode(layout: &KvLayout, values: &[f32]) -> Vec<u8> {
     let mut bytes = vec![0; layout.row_bytes(Plane::Keys)];
     match layout.mode() {
         KvMode::F32 => bytes.copy_from_slice(bytemuck::cast_slice(values)),
-        KvMode::Q8 => codec::encode_q8(values, &mut bytes),
+        KvMode::Q8 => {
+            let (codes, scales) = bytes.split_at_mut(values.len());
+            codec::encode_q8(values, codes, scales);
+        }
         KvMode::Fp8 => {
             let dim = layout.head_dim();
             let (codes, scales) = bytes.split_at_mut(values.len());
