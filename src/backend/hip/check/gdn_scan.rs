@@ -1,9 +1,13 @@
 //! The delta rule in chunks of 64 rows: against the recurrence in F64, within what F16 operands allow.
 
-use super::super::abi::GdnScanArgs;
+use std::ops::Range;
+
+use half::f16;
+
+use super::super::abi::{GdnScanArgs, GdnSegment};
 use super::Class;
 use super::bench::{Bench, Expected, U16, U32, gamma};
-use super::gdn::{Planes, State, exponential, heads, segments};
+use super::gdn::{Heads, Planes, State, exponential, heads, segments};
 use super::gdn_step::{Launch, Recurrence, Rows, Token, tokens};
 use crate::error::Result;
 
@@ -58,6 +62,15 @@ pub fn scan(bench: &mut Bench<'_>) -> Result<()> {
         let kernel = format!("gdn_scan_{}", h.key_dim);
         bench.launch("gdn_scan_pack", list.len() * longest * h.key_heads, &arguments)?;
         bench.launch(&format!("gdn_scan_prepare_{}", h.key_dim), list.len() * longest * h.value_heads, &arguments)?;
+        let case = format!("{h}, {list:?}");
+        let work = Workspace {
+            keys: bench.read(&keys)?,
+            pairs: bench.read(&pairs)?,
+            growth: bench.read(&growth)?,
+            heads: &h,
+            rows: &rows,
+        };
+        work.check(bench, &case, &states, &segments, limit);
         bench.launch(&kernel, list.len() * h.value_heads * (h.value_dim / 64), &arguments)?;
 
         let written = bench.read::<f32>(&out)?;
@@ -86,11 +99,96 @@ pub fn scan(bench: &mut Bench<'_>) -> Result<()> {
                 want_states.extend(exact.expected());
             }
         }
-        let case = format!("{h}, {list:?}");
         bench.close(&kernel, format!("{case}, output"), Class::Rounding, &got, &want);
         bench.close(&kernel, format!("{case}, state"), Class::Rounding, &got_states, &want_states);
     }
     Ok(())
+}
+
+/// What the first two kernels leave for the third.
+struct Workspace<'a> {
+    /// F16, `[chunks, key_heads, 3, CHUNK · key_dim]`
+    keys: Vec<u16>,
+    /// F16, `[chunks, value_heads, 2, CHUNK, CHUNK]`
+    pairs: Vec<u16>,
+    /// `[chunks, value_heads, 2, CHUNK]`
+    growth: Vec<f32>,
+    heads: &'a Heads,
+    rows: &'a Rows,
+}
+
+impl Workspace<'_> {
+    /// Keys and queries to the bit, the others within what their own roundings allow; chunks that the kernels must not
+    /// touch still hold the poison.
+    fn check(&self, bench: &mut Bench<'_>, case: &str, states: &[State], segments: &[GdnSegment], limit: usize) {
+        let h = self.heads;
+        let (mut copies, mut untouched) = (vec![u16::MAX; self.keys.len()], self.growth.iter().map(|x| x.is_nan()));
+        let (mut got, mut want) = ([vec![], vec![], vec![]], [vec![], vec![], vec![]]);
+        let mut idle = 0;
+        for (state, segment) in states.iter().zip(segments) {
+            let count = segment.rows as usize;
+            let chunks = count.div_ceil(CHUNK);
+            let floats = chunks * h.value_heads * 2 * CHUNK;
+            if count <= limit {
+                idle += untouched.by_ref().take(floats).filter(|&poison| !poison).count();
+                continue;
+            }
+            idle += untouched.by_ref().take(floats).filter(|&poison| poison).count();
+            for at in 0..chunks {
+                let (chunk, rows) = (segment.chunk as usize + at, CHUNK * at..count.min(CHUNK * (at + 1)));
+                for head in 0..h.key_heads {
+                    let size = CHUNK * h.key_dim;
+                    let place = (chunk * h.key_heads + head) * 3 * size;
+                    self.copy(segment.first as usize, rows.clone(), head, &mut copies[place..place + 3 * size]);
+                }
+                for head in 0..h.value_heads {
+                    let all = tokens(h, head, state, segment, self.rows);
+                    let f = Factors::new(&all[segment.pending as usize..][rows.clone()]);
+                    let (pair, n) = (chunk * h.value_heads + head, rows.len());
+                    for i in 0..2 * CHUNK {
+                        let of = if i < CHUNK { &f.grown } else { &f.left };
+                        // Rows past the end decay no more.
+                        let (value, error) = of[(i % CHUNK).min(n - 1)];
+                        // A device's exponential may leave subnormals out.
+                        want[0].push(Expected { value, bound: value * error + f32::MIN_POSITIVE as f64 });
+                        got[0].push(self.growth[pair * 2 * CHUNK + i]);
+                    }
+                    for (i, j) in (0..n).flat_map(|i| (0..=i).map(move |j| (i, j))) {
+                        let beta = all[segment.pending as usize + rows.start + j].beta as f64;
+                        let element = |part: usize| {
+                            f16::from_bits(self.pairs[(pair * 2 + part) * CHUNK * CHUNK + i * CHUNK + j]).to_f32()
+                        };
+                        got[1].push(element(0));
+                        want[1].push(f.solved(i, j, beta));
+                        got[2].push(element(1));
+                        let (value, bound) = f.products[i][j];
+                        want[2].push(Expected { value, bound });
+                    }
+                }
+            }
+        }
+        bench.exact("gdn_scan_pack", case.into(), &self.keys, &copies);
+        let prepare = format!("gdn_scan_prepare_{}", h.key_dim);
+        bench.same(&prepare, format!("{case}, other chunks"), Class::Rounding, &[idle as u32], &[0]);
+        for (what, (got, want)) in ["decays", "inverse", "products"].iter().zip(got.iter().zip(&want)) {
+            bench.close(&prepare, format!("{case}, {what}"), Class::Rounding, got, want);
+        }
+    }
+
+    /// A chunk's keys, queries and transposed keys of a head; zeros past the last row.
+    fn copy(&self, first: usize, rows: Range<usize>, head: usize, to: &mut [u16]) {
+        let (dk, h) = (self.heads.key_dim, self.heads);
+        to.fill(0);
+        for (row, at) in rows.enumerate() {
+            let mixed = &self.rows.mixed[(first + at) * h.channels()..];
+            for e in 0..dk {
+                let bits = |from: usize| f16::from_f32(mixed[from + head * dk + e]).to_bits();
+                to[row * dk + e] = bits(h.keys());
+                to[(CHUNK + row) * dk + e] = bits(0);
+                to[2 * CHUNK * dk + e * CHUNK + row] = bits(h.keys());
+            }
+        }
+    }
 }
 
 fn dot(a: &[f32], b: impl Fn(usize) -> f64, size: bool) -> f64 {
@@ -112,6 +210,14 @@ struct Factors {
 }
 
 impl Factors {
+    /// T_ij with the error that A's reaches it with, T dA T, and that of its rounding to F16.
+    fn solved(&self, i: usize, j: usize, beta: f64) -> Expected {
+        let value = self.inverse[i][j] * beta;
+        let through = |l: usize| (j..l).map(|m| self.among[l][m] * self.inverse[m][j].abs()).sum::<f64>();
+        let error: f64 = (j + 1..=i).map(|l| self.inverse[i][l].abs() * through(l)).sum();
+        Expected { value, bound: 1.1 * error * beta + value.abs() * (U16 + 4.0 * U32) + LEAST }
+    }
+
     fn new(rows: &[Token<'_>]) -> Factors {
         let n = rows.len();
         let mut sum = 0.0;

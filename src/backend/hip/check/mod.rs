@@ -117,6 +117,7 @@ const FAMILIES: &[(&str, Family)] = &[
     ("qsa-score", qsa_index::score),
     ("qsa-select", qsa_index::select),
     ("qsa-attend", qsa_attend::attend),
+    ("qsa-merge", qsa_attend::merge),
     ("qsa-gather", gather::gather),
     ("qsa-pack", pack::packs),
     ("ple-gate", ple::gate),

@@ -2,7 +2,7 @@
 
 use super::super::abi::{KvPlanes, QsaAttendArgs, QsaMergeArgs};
 use super::Class;
-use super::bench::{Bench, Expected, U32, gamma, sigmoid};
+use super::bench::{Bench, Expected, SIGMOID, U32, gamma, sigmoid};
 use super::qsa_index::{decode, encode, layout, suffix};
 use crate::config::KvMode;
 use crate::error::Result;
@@ -125,6 +125,95 @@ fn run(bench: &mut Bench<'_>, mode: KvMode, case: &Case) -> Result<()> {
     let list = if stride == 0 { "everything".to_string() } else { format!("every block in {stride}") };
     let case = format!("{heads}/{kv_heads} heads of {dim}, positions {positions:?}, {list}");
     bench.close(&kernel, case, Class::Ordered, &got, &want);
+    Ok(())
+}
+
+/// Lists that fill no split, one and several, selected and dense, with splits behind their end that hold no numbers.
+pub fn merge(bench: &mut Bench<'_>) -> Result<()> {
+    for (heads, kv_heads, dim, lists) in [
+        (24, 2, 256, &[(2048, 2051), (16, 66), (0, 1)][..]),
+        (4, 2, 64, &[(15, 63), (16, 64), (31, 127)]),
+        (3, 1, 32, &[(1, 4)]),
+    ] {
+        for dense in [false, true] {
+            bench.seed(90 + dim as u64);
+            merge_case(bench, heads, kv_heads, dim, lists, dense)?;
+        }
+    }
+    Ok(())
+}
+
+/// `lists`: of each row the selected blocks and the tokens it sees; `dense`: it reads all of them.
+fn merge_case(
+    bench: &mut Bench<'_>,
+    heads: usize,
+    kv_heads: usize,
+    dim: usize,
+    lists: &[(usize, usize)],
+    dense: bool,
+) -> Result<()> {
+    let (rows, group, split_entries) = (lists.len(), heads / kv_heads, 64);
+    let entries = |&(selected, seen): &(usize, usize)| {
+        if dense { seen } else { 4 * selected.min(seen / 4) + seen % 4 }
+    };
+    let splits = lists.iter().map(|list| entries(list).div_ceil(split_entries)).max().unwrap_or(1) + 1;
+    let mut partial = bench.signed(rows * kv_heads * splits * group * dim);
+    let mut sums: Vec<f32> = bench.signed(rows * kv_heads * splits * group * 2);
+    // A greatest score in [-4, 4), a sum of weights in [1, 3).
+    sums.chunks_mut(2).for_each(|pair| (pair[0], pair[1]) = (4.0 * pair[0], 2.0 + pair[1]));
+    let place = |row: usize, head: usize, split: usize| {
+        ((row * kv_heads + head / group) * splits + split) * group + head % group
+    };
+    for (row, list) in lists.iter().enumerate() {
+        for (head, split) in
+            (0..heads).flat_map(|h| (entries(list).div_ceil(split_entries)..splits).map(move |s| (h, s)))
+        {
+            let at = place(row, head, split);
+            partial[at * dim..(at + 1) * dim].fill(f32::NAN);
+            sums[2 * at..2 * at + 2].fill(f32::NAN);
+        }
+    }
+    let gate = bench.signed(rows * heads * 2 * dim);
+    let positions: Vec<u32> = lists.iter().map(|(_, seen)| *seen as u32 - 1).collect();
+    let counts: Vec<u32> = lists.iter().map(|(selected, seen)| (*selected).min(seen / 4) as u32).collect();
+    let (p, m, g) = (bench.upload(&partial)?, bench.upload(&sums)?, bench.upload(&gate)?);
+    let (at, c) = (bench.upload(&positions)?, bench.upload(&counts)?);
+    let out = bench.output::<f32>(rows * heads * dim)?;
+    let arguments = QsaMergeArgs {
+        out: out.address(),
+        partial: p.address(),
+        partial_sums: m.address(),
+        query_gate: g.address(),
+        positions: at.address(),
+        counts: if dense { 0 } else { c.address() },
+        heads: heads as u32,
+        kv_heads: kv_heads as u32,
+        splits: splits as u32,
+        split_entries: split_entries as u32,
+        ratio: 4,
+        dim: dim as u32,
+    };
+    bench.launch("qsa_merge", rows * heads, &arguments)?;
+    let mut want = Vec::with_capacity(rows * heads * dim);
+    for (row, head) in (0..rows).flat_map(|row| (0..heads).map(move |head| (row, head))) {
+        let used = entries(&lists[row]).div_ceil(split_entries);
+        let places: Vec<usize> = (0..used).map(|split| place(row, head, split)).collect();
+        let high = places.iter().map(|&at| sums[2 * at] as f64).fold(f64::NEG_INFINITY, f64::max);
+        let weights: Vec<f64> = places.iter().map(|&at| (sums[2 * at] as f64 - high).exp()).collect();
+        let total: f64 = weights.iter().zip(&places).map(|(w, &at)| w * sums[2 * at + 1] as f64).sum();
+        // Weights are off by an exponential and by the rounding of its argument, at most 8; sums by γ of their length.
+        let relative = 2.0 * (EXPONENTIAL + 8.0 * U32 + gamma(used + 1)) + 2.0 * U32 + SIGMOID;
+        for i in 0..dim {
+            let sum = |f: fn(f64) -> f64| -> f64 {
+                weights.iter().zip(&places).map(|(w, &at)| w * f(partial[at * dim + i] as f64)).sum()
+            };
+            let gate = sigmoid(gate[((row * heads + head) * 2 + 1) * dim + i] as f64);
+            want.push(Expected { value: sum(|x| x) / total * gate, bound: relative * sum(f64::abs) / total * gate });
+        }
+    }
+    let got = bench.read::<f32>(&out)?;
+    let case = format!("{heads}/{kv_heads} heads of {dim}, lists {lists:?}{}", if dense { ", everything" } else { "" });
+    bench.close("qsa_merge", case, Class::Ordered, &got, &want);
     Ok(())
 }
 
