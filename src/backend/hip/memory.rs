@@ -15,8 +15,11 @@ use crate::error::{Error, Result};
 
 /// Alignment of every part: whole lines of the device's caches, and more than any kernel asks for.
 pub const ALIGN: usize = 256;
-/// The least that is allocated at once for weights.
+/// What is allocated at once for small weights.
 const SLAB: usize = 64 << 20;
+/// Parts from this size on are allocated alone: a slab that begins with one has little room for any other, and none is as
+/// small as what is left (1.1 GiB of slabs stayed empty at the released geometry).
+const ALONE: usize = SLAB / 2;
 /// A slab with less room is closed: what little parts could use of it is not worth the search.
 const LEAST_ROOM: usize = 16 << 10;
 /// Bytes of each of the two pinned buffers.
@@ -149,12 +152,16 @@ impl Loader {
     /// A slab with room for `bytes`, and the offset of that room.
     fn take(&mut self, bytes: usize) -> Result<(usize, usize)> {
         let bytes = bytes.next_multiple_of(ALIGN).max(ALIGN);
+        if bytes >= ALONE {
+            self.slabs.push(DeviceMemory::new(&self.context, bytes)?);
+            return Ok((self.slabs.len() - 1, 0));
+        }
         let slabs = &self.slabs;
         let open = self.open.iter().position(|&(slab, used)| slabs[slab].len() - used >= bytes);
         let at = match open {
             Some(at) => at,
             None => {
-                let slab = DeviceMemory::new(&self.context, bytes.max(SLAB))?;
+                let slab = DeviceMemory::new(&self.context, SLAB)?;
                 self.slabs.push(slab);
                 self.open.push((self.slabs.len() - 1, 0));
                 self.open.len() - 1
