@@ -146,7 +146,7 @@ impl Device<'_> {
             unit: "entry".into(),
             units: entries as f64,
             floor: (rows_read + 4 * (HEADS * DIM + partial)) as f64,
-            loads: None,
+            loads: Some((rows_read + 4 * splits * HEADS * DIM) as f64),
         };
         self.launch(case, &arguments)
     }

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use crate::inst::{Class, Inst};
+use crate::wave::LANES;
 
 /// Bytes that went one way through one address space.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -15,25 +16,58 @@ pub struct Traffic {
     pub bytes: u64,
     /// Those moved by accesses of 16 bytes a lane.
     pub wide: u64,
+    /// The same with what several lanes of one access read at one address counted once, where addresses are known.
+    pub distinct: u64,
 }
 
 impl Traffic {
     /// Counts one access of `bytes` by each of the active lanes.
     #[inline(always)]
     pub fn add(&mut self, bytes: u64, active: u32) {
-        let all = bytes * u64::from(active.count_ones());
+        self.count(bytes, active.count_ones(), active.count_ones());
+    }
+
+    /// The same for lanes whose addresses are known.
+    #[inline(always)]
+    pub fn add_at(&mut self, bytes: u64, active: u32, addresses: &[u64; LANES]) {
+        let distinct = if active == !0 && addresses.is_sorted_by(|a, b| a < b) {
+            LANES as u32
+        } else {
+            distinct(addresses, active)
+        };
+        self.count(bytes, active.count_ones(), distinct);
+    }
+
+    fn count(&mut self, bytes: u64, lanes: u32, distinct: u32) {
+        let all = bytes * u64::from(lanes);
         self.bytes += all;
         self.wide += if bytes == 16 { all } else { 0 };
+        self.distinct += bytes * u64::from(distinct);
     }
 
     fn merge(&mut self, other: &Self) {
         self.bytes += other.bytes;
         self.wide += other.wide;
+        self.distinct += other.distinct;
     }
 
     fn json(&self) -> String {
-        format!(r#"{{"bytes":{},"in_16_byte_accesses":{:.4}}}"#, self.bytes, share(self.wide, self.bytes))
+        let wide = share(self.wide, self.bytes);
+        format!(r#"{{"bytes":{},"in_16_byte_accesses":{wide:.4},"distinct_bytes":{}}}"#, self.bytes, self.distinct)
     }
+}
+
+/// Addresses that active lanes have between them.
+fn distinct(addresses: &[u64; LANES], active: u32) -> u32 {
+    let mut seen = [0; LANES];
+    let mut count = 0;
+    for lane in (0..LANES).filter(|lane| active >> lane & 1 != 0) {
+        if !seen[..count].contains(&addresses[lane]) {
+            seen[count] = addresses[lane];
+            count += 1;
+        }
+    }
+    count as u32
 }
 
 /// What handlers count while a kernel runs.

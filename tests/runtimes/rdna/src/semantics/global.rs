@@ -52,7 +52,7 @@ macro_rules! checked {
 #[inline(always)]
 fn load_words<const N: usize>(w: &mut Wave, i: &Inst, g: &mut Group<'_>) -> Flow {
     let (exec, a) = checked!(w, i, g, 4 * N as u64, false);
-    g.counters.global_load.add(4 * N as u64, exec);
+    g.counters.global_load.add_at(4 * N as u64, exec, &a);
     let dst = usize::from(i.dst);
     for l in active(exec) {
         for k in 0..N {
@@ -79,7 +79,7 @@ fn store_words<const N: usize>(w: &mut Wave, i: &Inst, g: &mut Group<'_>) -> Flo
 #[inline(always)]
 fn load_narrow(w: &mut Wave, i: &Inst, g: &mut Group<'_>, bytes: u64, merge: impl Fn(u32, u32) -> u32) -> Flow {
     let (exec, a) = checked!(w, i, g, bytes, false);
-    g.counters.global_load.add(bytes, exec);
+    g.counters.global_load.add_at(bytes, exec, &a);
     let d = &mut w.v[usize::from(i.dst) & 511];
     for l in active(exec) {
         d[l] = merge(d[l], if bytes == 1 { read8(a[l]) } else { read16(a[l]) });
