@@ -18,6 +18,9 @@ pub fn gather(bench: &mut Bench<'_>) -> Result<()> {
         (301, 64, 4, 2, vec![126, 127, 128, 300], 32),
         (150, 256, 24, 2, vec![99, 149], 512),
         (1100, 256, 24, 2, vec![1097], 200),
+        (6, 64, 4, 2, (0..6).collect(), 512),
+        (2056, 64, 4, 2, (2046..2056).collect(), 512),
+        (61_448, 64, 4, 1, vec![61_435, 61_440, 61_446, 61_447], 512),
     ] {
         let width = kv_heads * dim;
         let (k, v) = (bench.signed(tokens * width), bench.signed(tokens * width));

@@ -25,6 +25,7 @@ pub fn scan(bench: &mut Bench<'_>) -> Result<()> {
         (heads(2, 4, 64, 64, false), &[(65, 0), (63, 4)]),
         (heads(1, 3, 128, 128, false), &[(100, 3), (17, 0)]),
         (heads(2, 2, 128, 128, false), &[(192, 0)]),
+        (heads(1, 1, 64, 64, false), &[(511, 0), (512, 4), (513, 1)]),
     ] {
         let (rewind, limit) = (4, 8);
         let states: Vec<State> = list.iter().map(|_| State::new(bench, &h, rewind)).collect();

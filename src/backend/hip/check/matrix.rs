@@ -137,12 +137,12 @@ pub fn gemv(bench: &mut Bench<'_>) -> Result<()> {
     for (format, name, multiple) in formats() {
         let mut blocks = usual(bench, format);
         for (kernel_rows, shapes) in [
-            (1, [(1, 5, 8), (1, 132, 2568), (1, 33, 10240)]),
-            (2, [(1, 4, 8), (2, 65, 520), (2, 36, 2560)]),
-            (4, [(3, 7, 16), (4, 64, 640), (4, 33, 2560)]),
-            (8, [(5, 3, 24), (7, 17, 320), (8, 48, 2560)]),
+            (1, &[(1, 5, 8), (1, 132, 2568), (1, 33, 10240)][..]),
+            (2, &[(1, 4, 8), (2, 65, 520), (2, 36, 2560)]),
+            (4, &[(3, 7, 16), (4, 64, 640), (4, 33, 2560)]),
+            (8, &[(5, 3, 24), (7, 17, 320), (8, 48, 2560), (6, 9, 40)]),
         ] {
-            for (at, (rows, outputs, inputs)) in shapes.into_iter().enumerate() {
+            for (at, &(rows, outputs, inputs)) in shapes.iter().enumerate() {
                 let inputs = usize::next_multiple_of(inputs, multiple);
                 let row_offset = if at == 1 { 100 } else { 0 };
                 let w = store(bench, format, [outputs, inputs], row_offset, &mut blocks)?;
@@ -232,10 +232,10 @@ pub fn gemm(bench: &mut Bench<'_>) -> Result<()> {
         let mut blocks = usual(bench, format);
         // One format of each kind of group meets the larger shapes.
         let all = matches!(format, Format::Bf16 | Format::F8E4m3 | Format::Q8_0 | Format::Q4K);
-        for (rows, outputs, inputs, row_offset) in [(9, 17, 8, 0), (65, 72, 136, 60), (130, 200, 640, 4)] {
-            if rows > 100 && !all {
-                continue;
-            }
+        let everyone = [(9, 17, 8, 0), (65, 72, 136, 60)];
+        let edges = [15, 16, 17, 511, 512, 513].map(|rows| (rows, 33, 72, 0));
+        let more = [(130, 200, 640, 4)].into_iter().chain(edges).filter(|_| all);
+        for (rows, outputs, inputs, row_offset) in everyone.into_iter().chain(more) {
             let inputs = usize::next_multiple_of(inputs, multiple);
             let w = store(bench, format, [outputs, inputs], row_offset, &mut blocks)?;
             // Rows of very different sizes, far beyond F16's range.

@@ -29,6 +29,8 @@ pub fn attend(bench: &mut Bench<'_>) -> Result<()> {
             Case { heads: 24, kv_heads: 2, dim: 256, positions: vec![200, 201], stride: 0, split_entries: 128 },
             Case { heads: 4, kv_heads: 2, dim: 64, positions: vec![5, 66, 67, 300], stride: 3, split_entries: 64 },
             Case { heads: 3, kv_heads: 1, dim: 32, positions: vec![63, 64], stride: 1, split_entries: 64 },
+            Case { heads: 2, kv_heads: 1, dim: 32, positions: (0..6).collect(), stride: 1, split_entries: 64 },
+            Case { heads: 2, kv_heads: 1, dim: 32, positions: (2046..2056).collect(), stride: 1, split_entries: 64 },
         ] {
             bench.seed(50 + case.dim as u64);
             run(bench, mode, &case)?;

@@ -268,9 +268,11 @@ pub fn score(bench: &mut Bench<'_>) -> Result<()> {
             (4, 32, (1..20).map(|p| 3 * p).collect(), vec![0; 19]),
             (4, 128, vec![1020, 1021, 1022, 1023, 1024, 3, 4, 5, 1500], vec![0, 0, 0, 0, 0, 1, 1, 1, 0]),
             (2, 16, vec![0, 1, 2, 3], vec![0; 4]),
+            (2, 16, (0..6).chain(2046..2056).collect(), vec![0; 16]),
+            (1, 16, (61_435..61_448).collect(), vec![1; 13]),
         ] {
             bench.seed(30 + dim as u64);
-            let blocks = 520;
+            let blocks = (positions.iter().max().map_or(0, |&p| p as usize) / 4 + 1).max(520);
             let keys = [0, 1].map(|_| bench.signed(blocks * dim));
             let planes: [Output; 2] = {
                 let [a, b] = keys.each_ref().map(|keys| bench.update(&index_bytes(mode, keys)));
