@@ -17,8 +17,8 @@ use crate::error::{Error, Result};
 pub const ALIGN: usize = 256;
 /// What is allocated at once for small weights.
 const SLAB: usize = 64 << 20;
-/// Parts from this size on are allocated alone: a slab that begins with one has little room for any other, and none is as
-/// small as what is left (1.1 GiB of slabs stayed empty at the released geometry).
+/// Parts from this size on are allocated alone: no two of them share a slab, and too little comes that is small enough for
+/// the rest of one (1.1 GiB of slabs stayed empty at the released geometry).
 const ALONE: usize = SLAB / 2;
 /// A slab with less room is closed: what little parts could use of it is not worth the search.
 const LEAST_ROOM: usize = 16 << 10;

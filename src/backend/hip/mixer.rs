@@ -145,12 +145,11 @@ impl Hip {
             query_scale: 1.0 / (g.key_dim as f32).sqrt(),
         };
         self.launch("gdn_conv", count * tiles * tasks.div_ceil(8), &conv)?;
+        self.fold(Part::Window(layer), sequences);
         if longest > tile {
             let slide = GdnSlideArgs { planes, segments, qkv: s.qkv, channels: g.channels() as u32, tile: tile as u32 };
             self.launch("gdn_slide", count * g.channels().div_ceil(1024), &slide)?;
         }
-        self.fold(Part::Window(layer), sequences);
-
         let segments = step.tables.gdn_states(layer);
         let limit = if scans(g) { SCAN_CHUNK } else { u32::MAX as usize };
         let recur = GdnStepArgs {
