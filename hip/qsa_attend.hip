@@ -65,7 +65,7 @@ typedef ReadCodes<KvQ8> ReadQ8;
 
 // Over the entries [first, last) of a row's list (its selected blocks' tokens, then the open block's) that a split owns:
 //   partial[r][g][split][h] = sum_j exp(s_j - m) v_j,  partial_sums = (m, sum_j exp(s_j - m)),  s_j = scale * q_h . k_j
-// grid (rows * kv_heads * splits), block 256: 64 entries at a time, a wave eight of them; LDS 54 KiB.
+// grid (rows * kv_heads * splits), block 256: 64 entries at a time, a wave eight of them; LDS 57 KiB.
 // Splits behind the end of the list write nothing; qsa_merge knows which those are. dim is a multiple of 4, queries are
 // aligned to 16.
 // Ordered: which split, wave and turn an entry has depends on its place in the list alone.
@@ -73,11 +73,15 @@ typedef ReadCodes<KvQ8> ReadQ8;
 enum { WAVES = 8, TILE = 64, OWN = TILE / WAVES, PAIRS = OWN / 2, AHEAD = 2, MAX_DIM = 256 };
 #define NEGATIVE (-1e30f)
 
+// Four words are left out after each 32, so that lanes 16 elements apart read from different banks.
+enum : u32 { DIM_SLOTS = MAX_DIM / 32 * 36 };
+DEV u32 slot(u32 i) { return i + i / 32 * 4; }
+
 template<int GROUP> struct AttendLds {
-  float q[GROUP][MAX_DIM];
-  float score[TILE][GROUP + 4 - GROUP % 4];
+  float q[GROUP][DIM_SLOTS];
+  float score[TILE][(GROUP + 7) / 8 * 8 + 4];  // rows of 16 bytes, neighbours in different banks
   float m[2][GROUP], l[GROUP], shrink[GROUP];  // m: before this tile and after it, in turn
-  float o[WAVES][4][MAX_DIM];
+  float o[WAVES][4][DIM_SLOTS];
 };
 
 // The visible list of a row: its number of entries, and the token of an entry.
@@ -114,7 +118,7 @@ template<class Read, int GROUP> DEV void qsa_attend(const QsaAttendArgs& a, Atte
     const u32 head = i / MAX_DIM, at = i % MAX_DIM;
     f32x4 part = {};
     if (head < group && at < a.dim) part = *reinterpret_cast<const f32x4*>(q + static_cast<u64>(head) * a.dim + at);
-    UNROLL for (u32 j = 0; j < 4; j++) lds.q[head][at + j] = part.v[j] * a.scale;
+    UNROLL for (u32 j = 0; j < 4; j++) lds.q[head][slot(at) + j] = part.v[j] * a.scale;
   }
   if (t < GROUP) { lds.m[0][t] = NEGATIVE; lds.l[t] = 0.f; }
   float o[GROUP][PART];
@@ -134,7 +138,7 @@ template<class Read, int GROUP> DEV void qsa_attend(const QsaAttendArgs& a, Atte
       UNROLL for (u32 p = 0; p < AHEAD; p++) raw[p] = load(keys, pair + p);
       UNROLL for (u32 h = 0; h < GROUP; h++) {
         float query[PART];
-        UNROLL for (u32 i = 0; i < PART; i++) query[i] = lds.q[h][Read::index(i)];
+        UNROLL for (u32 i = 0; i < PART; i++) query[i] = lds.q[h][slot(Read::index(i))];
         UNROLL for (u32 e = 0; e < 2 * AHEAD; e++) {
           float key[PART], dot = 0.f;
           Read::decode(raw[e / 2], e % 2, key);
@@ -189,12 +193,12 @@ template<class Read, int GROUP> DEV void qsa_attend(const QsaAttendArgs& a, Atte
   UNROLL for (u32 four = 0; four < (GROUP + 3) / 4; four++) {
     UNROLL for (u32 h = 0; h < 4; h++) {
       if (4 * four + h >= GROUP) break;
-      UNROLL for (u32 i = 0; i < PART; i++) lds.o[wave()][h][Read::index(i)] = o[4 * four + h][i];
+      UNROLL for (u32 i = 0; i < PART; i++) lds.o[wave()][h][slot(Read::index(i))] = o[4 * four + h][i];
     }
     barrier();
     for (u32 h = 0; h < 4 && 4 * four + h < group; h++) {
       float sum = 0.f;
-      UNROLL for (u32 w = 0; w < WAVES; w++) sum += lds.o[w][h][t];
+      UNROLL for (u32 w = 0; w < WAVES; w++) sum += lds.o[w][h][slot(t)];
       if (t < a.dim) a.partial[(base * group + 4 * four + h) * a.dim + t] = sum;
     }
     barrier();

@@ -53,9 +53,9 @@ const CEILINGS: &[(&str, usize, u32, u32)] = &[
     ("ple_gate", size_of::<abi::PleGateArgs>(), 96, 128),
     ("ple_slide", size_of::<abi::PleSlideArgs>(), 96, 0),
     // LDS leaves four waves a SIMD, fewer than 240 registers.
-    ("qsa_attend_f32_g*", size_of::<abi::QsaAttendArgs>(), 240, 49_408),
-    ("qsa_attend_fp8_g*", size_of::<abi::QsaAttendArgs>(), 240, 49_408),
-    ("qsa_attend_q8_g*", size_of::<abi::QsaAttendArgs>(), 240, 49_408),
+    ("qsa_attend_f32_g*", size_of::<abi::QsaAttendArgs>(), 240, 55 << 10),
+    ("qsa_attend_fp8_g*", size_of::<abi::QsaAttendArgs>(), 240, 55 << 10),
+    ("qsa_attend_q8_g*", size_of::<abi::QsaAttendArgs>(), 240, 55 << 10),
     ("qsa_gather_attend_*", size_of::<abi::GatherAttendArgs>(), 240, 18 << 10),
     ("qsa_merge", size_of::<abi::QsaMergeArgs>(), 96, 0),
     ("qsa_narrow", size_of::<abi::QsaSelectArgs>(), 96, 18 << 10),
