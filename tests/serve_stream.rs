@@ -379,8 +379,11 @@ fn a_full_queue_is_503_with_a_time_and_slots_say_who_runs() {
     let mut socket = server.send("POST", CHAT, &[("content-type", "application/json")], body.to_string().as_bytes());
     let mut lines = BufReader::new(&mut socket).lines();
     while !lines.next().unwrap().unwrap().contains("mouse") {}
-    let slot = server.get("/slots").json()[0].clone();
-    assert_eq!((&slot["is_processing"], &slot["state"]), (&json!(true), &json!("answering")), "{slot}");
+    // The board is told of a step after those who listen to it.
+    wait("the slot answers", || {
+        let slot = server.get("/slots").json()[0].clone();
+        (&slot["is_processing"], &slot["state"]) == (&json!(true), &json!("answering"))
+    });
     let turned_away = server.post(CHAT, &chat("Hello!", json!({})));
     assert_eq!((turned_away.status, &turned_away.json()["error"]["code"]), (503, &json!("queue_full")));
     assert!(turned_away.header("retry-after").unwrap().parse::<u64>().unwrap() >= 1);
