@@ -263,6 +263,31 @@ impl Bench {
         Ok(())
     }
 
+    /// Feeds a prompt of a seed's ids and then `answer` tokens one by one: `next` sees the logits behind the prompt and
+    /// behind each token but the last, and chooses the token that follows.
+    ///
+    /// # Errors
+    /// `ContextLength`, if they do not fit; those of a step.
+    pub fn follow(
+        &mut self,
+        prompt: usize,
+        seed: u64,
+        answer: usize,
+        next: &mut dyn FnMut(&[f32]) -> u32,
+    ) -> Result<()> {
+        let (chunk, model) = (self.chunk, &mut *self.built.model);
+        let mut sequence = model.new_sequence()?;
+        let ids = Ids::new(seed, model.shape().vocab).take(prompt);
+        feed(model, &mut sequence, &ids, chunk)?;
+        let mut row = (prompt - 1) % chunk;
+        for _ in 0..answer {
+            let id = next(model.logits(&[row])?);
+            model.forward(&mut [Feed { sequence: &mut sequence, ids: &[id] }])?;
+            row = 0;
+        }
+        Ok(())
+    }
+
     /// Runs the long-context protocol: a cold prompt and an answer a window. What does not fit is a row, not an error.
     ///
     /// # Errors
