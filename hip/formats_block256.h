@@ -41,7 +41,7 @@ struct Q4KFormat : Interleaved<Q4KFormat, 144> {
     const float d = half_number(raw.head.v[0]) * static_cast<float>(byte_of(pairs.scales, p / 2));
     const float m = half_number(raw.head.v[0] >> 16 ^ 0x8000u) * static_cast<float>(byte_of(pairs.minima, p / 2));
     UNROLL for (u32 i = 0; i < 8; i++)
-      out[i] = fma_(d, static_cast<float>(byte_of(codes_of(raw.q, p, i / 4, p / 2 * 4, 0x0f0f0f0fu), i % 4)), m);
+      out[i] = fma_(d, byte_number(codes_of(raw.q, p, i / 4, p / 2 * 4, 0x0f0f0f0fu), i % 4), m);
   }
 };
 
@@ -60,7 +60,7 @@ struct Q5KFormat : Interleaved<Q5KFormat, 176> {
     UNROLL for (u32 i = 0; i < 8; i++) {
       const u32 fifth = codes_of(raw.high, p, i / 4, 2 * quarter + p / 2, 0x01010101u) << 4;
       const u32 codes = packed(codes_of(raw.q, p, i / 4, p / 2 * 4, 0x0f0f0f0fu) | fifth);
-      out[i] = fma_(d, static_cast<float>(byte_of(codes, i % 4)), m);
+      out[i] = fma_(d, byte_number(codes, i % 4), m);
     }
   }
 };
@@ -82,7 +82,7 @@ struct Q6KFormat : Interleaved<Q6KFormat, 210> {
     UNROLL for (u32 i = 0; i < 8; i++) {
       const u32 high = codes_of(raw.high, p, i / 4, 4 * upper + 2 * run, 0x03030303u) << 4;
       const u32 codes = packed(codes_of(raw.low[run], p, i / 4, 4 * upper, 0x0f0f0f0fu) | high);
-      out[i] = d * fma_(scale, static_cast<float>(byte_of(codes, i % 4)), -32.f * scale);
+      out[i] = d * fma_(scale, byte_number(codes, i % 4), -32.f * scale);
     }
   }
 };
@@ -103,7 +103,7 @@ struct Q2KFormat : Interleaved<Q2KFormat, 84> {
     const float m = half_number(raw.factors >> 16 ^ 0x8000u) * static_cast<float>(both >> 4 & 15u);
     const u32 shift = 4 * (group / 2 % 2) + 2 * run;
     UNROLL for (u32 i = 0; i < 8; i++)
-      out[i] = fma_(d, static_cast<float>(byte_of(codes_of(raw.q, p, i / 4, shift, 0x03030303u), i % 4)), m);
+      out[i] = fma_(d, byte_number(codes_of(raw.q, p, i / 4, shift, 0x03030303u), i % 4), m);
   }
 };
 
@@ -131,7 +131,7 @@ struct Q3KFormat : Interleaved<Q3KFormat, 110> {
     UNROLL for (u32 i = 0; i < 8; i++) {
       const u32 high = codes_of(raw.high, p, i / 4, 4 * (g / 4) + j, 0x01010101u) << 2;
       const u32 codes = packed(codes_of(raw.low, p, i / 4, 2 * j, 0x03030303u) | high);
-      out[i] = d * fma_(s, static_cast<float>(byte_of(codes, i % 4)), -4.f * s);
+      out[i] = d * fma_(s, byte_number(codes, i % 4), -4.f * s);
     }
   }
 };

@@ -38,7 +38,6 @@ DEV u32 codebook(u32 codes) {
   return out;
 #endif
 }
-DEV float signed_byte(u32 word, u32 i) { return static_cast<float>(static_cast<i32>(word << (24 - 8 * i)) >> 24); }
 
 // A matrix of `Codes` a group, and beside it a `Head` for each block of 32.
 template<class Format, class Codes, class Head, u32 SIZE = 32> struct Parted : Consecutive<Format, SIZE> {
@@ -68,7 +67,7 @@ struct Q4_0Format : Parted<Q4_0Format, u32x4, u16> {
   DEV_MEMBER void part(const Raw& raw, u32, u32 p, float* out) {
     const float d = half_number(raw.head);
     UNROLL for (u32 i = 0; i < 8; i++)
-      out[i] = d * (static_cast<float>(byte_of(nibbles(raw.q, p, i / 4), i % 4)) - 8.f);
+      out[i] = d * byte_number(nibbles(raw.q, p, i / 4), i % 4, -8.f);
   }
 };
 struct Iq4NlFormat : Parted<Iq4NlFormat, u32x4, u16> {
@@ -83,7 +82,7 @@ struct Q4_1Format : Parted<Q4_1Format, u32x4, u32> {
   DEV_MEMBER void part(const Raw& raw, u32, u32 p, float* out) {
     const float d = half_number(raw.head), m = half_number(raw.head >> 16);
     UNROLL for (u32 i = 0; i < 8; i++)
-      out[i] = fma_(d, static_cast<float>(byte_of(nibbles(raw.q, p, i / 4), i % 4)), m);
+      out[i] = fma_(d, byte_number(nibbles(raw.q, p, i / 4), i % 4), m);
   }
 };
 
@@ -99,7 +98,7 @@ struct Q5_0Format : Parted<Q5_0Format, u32x4, FifthBits> {
     const float d = half_number(raw.d);
     UNROLL for (u32 i = 0; i < 8; i++) {
       const u32 codes = packed(nibbles(raw.q, p, i / 4) | fifth_bits(raw.high >> (8 * p + i / 4 * 4)));
-      out[i] = d * (static_cast<float>(byte_of(codes, i % 4)) - 16.f);
+      out[i] = d * byte_number(codes, i % 4, -16.f);
     }
   }
 };
@@ -110,7 +109,7 @@ struct Q5_1Format : Parted<Q5_1Format, u32x4, OffsetFifthBits> {
     const float d = half_number(raw.head.factors), m = half_number(raw.head.factors >> 16);
     UNROLL for (u32 i = 0; i < 8; i++) {
       const u32 codes = packed(nibbles(raw.q, p, i / 4) | fifth_bits(raw.head.high >> (8 * p + i / 4 * 4)));
-      out[i] = fma_(d, static_cast<float>(byte_of(codes, i % 4)), m);
+      out[i] = fma_(d, byte_number(codes, i % 4), m);
     }
   }
 };

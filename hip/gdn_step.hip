@@ -38,7 +38,7 @@ template<int DK, bool FULL> DEV void gdn_step(const GdnStepArgs& a, StepLds<DK>&
   const GdnSegment segment = gdn_segment(a.segments, sequence);
   const u32 fresh = segment.rows <= a.limit ? segment.rows : 0, total = segment.pending + fresh;
   const u32 write_at = fresh <= a.rewind ? segment.pending : total;
-  if (total == 0) return;
+  if (total == 0) return previous_launch();
   const GdnPlanes* planes = a.planes + sequence;
   const float* old_keys = gdn_plane(&planes->keys);
   const float* old_values = gdn_plane(&planes->values);
@@ -56,6 +56,7 @@ template<int DK, bool FULL> DEV void gdn_step(const GdnStepArgs& a, StepLds<DK>&
     if (inside) s[i] = *reinterpret_cast<const f32x4*>(state + i * dv);
     else UNROLL for (int c = 0; c < 4; c++) s[i].v[c] = 0.f;
   }
+  previous_launch();  // the convolution; the state is older
 
   const auto write = [&] {
     UNROLL for (u32 i = 0; i < ROWS; i++)
@@ -134,10 +135,10 @@ template<int DK, bool FULL> DEV void gdn_step(const GdnStepArgs& a, StepLds<DK>&
   if (write_at == total) write();
 }
 
-#define GDN_STEP(name, DK, FULL)          \
-  KERNEL(64, gdn_step_##name, GdnStepArgs) { \
-    LDS(StepLds<DK>, lds);                \
-    gdn_step<DK, FULL>(a, lds);           \
+#define GDN_STEP(name, DK, FULL)                   \
+  KERNEL_AHEAD(64, gdn_step_##name, GdnStepArgs) { \
+    LDS(StepLds<DK>, lds);                         \
+    gdn_step<DK, FULL>(a, lds);                    \
   }
 GDN_STEP(64, 64, true)
 GDN_STEP(128, 128, true)

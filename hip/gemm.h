@@ -16,8 +16,8 @@ typedef Shape<2, 4, 4, 2> Shape128;
 typedef Shape<2, 2, 2, 2> Shape64;
 
 template<class Shape> struct GemmLds {
-  alignas(16) f16 x[Shape::ROWS][PITCH];
-  alignas(16) f16 w[Shape::OUTPUTS][PITCH];
+  alignas(16) f16 x[STAGES][Shape::ROWS][PITCH];
+  alignas(16) f16 w[STAGES][Shape::OUTPUTS][PITCH];
 };
 
 // y[r][n] = sum_k w[n][k] * x[r][k]
@@ -36,7 +36,9 @@ template<class Format, class Shape> DEV void gemm(const GemmArgs& a, GemmLds<Sha
     WINDOW = DEPTH / GROUP,                          // groups of a row in a step
     X_LOADS = Shape::ROWS * (DEPTH / 8) / THREADS,   // of 16 bytes a thread
     W_LOADS = Shape::OUTPUTS * WINDOW / THREADS,     // groups a thread
+    PARTS = GROUP / 8,                               // of eight weights in a group
   };
+  static_assert(X_LOADS == u32{QUARTERS} && W_LOADS * PARTS == u32{QUARTERS}, "a load and a part a quarter of a step");
   const u32 row_tiles = (a.rows + Shape::ROWS - 1) / Shape::ROWS;
   const u32 row0 = bidx() % row_tiles * Shape::ROWS, output0 = bidx() / row_tiles * Shape::OUTPUTS;
   const u32 stride = (a.inputs + DEPTH - 1) / DEPTH * DEPTH, groups = a.inputs / GROUP;
@@ -57,40 +59,41 @@ template<class Format, class Shape> DEV void gemm(const GemmArgs& a, GemmLds<Sha
   }
   u32x4 next_x[X_LOADS];
   typename Format::Raw next_w[W_LOADS];
-  u32 group = 0;
-  const auto load = [&](u32 k) {
-    group = least(k / GROUP + place, groups - 1);
-    UNROLL for (u32 i = 0; i < W_LOADS; i++) next_w[i] = Format::load(row[i], scales[i], group);
-    UNROLL for (u32 i = 0; i < X_LOADS; i++) copy(next_x[i], *reinterpret_cast<const u32x4*>(x + x_at[i] + 2 * k));
+  // Of the groups in registers: a step's parts of eight weights are stored before the next step's group is loaded.
+  u32 group[W_LOADS];
+  const auto load = [&](u32 k, u32 first, u32 end) INLINED {
+    UNROLL for (u32 i = 0; i < W_LOADS; i++) {
+      if ((i + 1) * PARTS <= first || (i + 1) * PARTS > end) continue;
+      group[i] = least(k / GROUP + place, groups - 1);
+      next_w[i] = Format::load(row[i], scales[i], group[i]);
+    }
+    UNROLL for (u32 i = 0; i < X_LOADS; i++)
+      if (i >= first && i < end) copy(next_x[i], *reinterpret_cast<const u32x4*>(x + x_at[i] + 2 * k));
+  };
+  const auto store = [&](u32 stage, u32 first, u32 end) INLINED {
+    UNROLL for (u32 i = 0; i < QUARTERS; i++)
+      if (i >= first && i < end) copy(sixteen_bytes(lds.x[stage][tid() / 8 + THREADS / 8 * i][tid() % 8 * 8]), next_x[i]);
+    UNROLL for (u32 i = 0; i < QUARTERS; i++)
+      if (i >= first && i < end)
+        stage_part<Format>(lds.w[stage][own + THREADS / WINDOW * (i / PARTS)], next_w[i / PARTS], group[i / PARTS], place,
+                           i % PARTS);
   };
 
   Acc sums[Shape::TALL][Shape::BROAD];
   UNROLL for (u32 i = 0; i < Shape::TALL; i++)
     UNROLL for (u32 j = 0; j < Shape::BROAD; j++) tile_zero(sums[i][j]);
   const u32 down = wave() / Shape::RIGHT * (16 * Shape::TALL), right = wave() % Shape::RIGHT * (16 * Shape::BROAD);
-  const LdsRows x_rows = lds_rows(&lds.x[0][0], [&](u32 r) { return 2 * PITCH * (down + r); });
-  const LdsRows w_rows = lds_rows(&lds.w[0][0], [&](u32 r) { return 2 * PITCH * (right + r); });
-
-  load(0);
-  for (u32 k = 0; k < stride; k += DEPTH) {
-    barrier();
-    UNROLL for (u32 i = 0; i < X_LOADS; i++)
-      copy(sixteen_bytes(lds.x[tid() / 8 + THREADS / 8 * i][tid() % 8 * 8]), next_x[i]);
-    UNROLL for (u32 i = 0; i < W_LOADS; i++)
-      stage<Format>(lds.w[own + THREADS / WINDOW * i], next_w[i], group, place);
-    barrier();
-    if (k + DEPTH < stride) load(k + DEPTH);
-    UNROLL for (u32 s = 0; s < DEPTH; s += 16) {
-      Operand w[Shape::BROAD];
-      UNROLL for (u32 j = 0; j < Shape::BROAD; j++) w[j] = tile_load(w_rows, s + 16 * PITCH * j);
-      UNROLL for (u32 i = 0; i < Shape::TALL; i++) {
-        const Operand rows = tile_load(x_rows, s + 16 * PITCH * i);
-        UNROLL for (u32 j = 0; j < Shape::BROAD; j++) tile_multiply(sums[i][j], rows, w[j]);
-      }
-      // Operands of two of the four 16-deep parts at a time.
-      if (s == 16) keep_order();
+  const LdsRows x_rows = lds_rows(&lds.x[0][0][0], [&](u32 r) { return 2 * PITCH * (down + r); });
+  const LdsRows w_rows = lds_rows(&lds.w[0][0][0], [&](u32 r) { return 2 * PITCH * (right + r); });
+  steps(stride, load, store, [&](u32 stage, u32 quarter) INLINED {
+    const u32 x_from = 16 * quarter + PITCH * (Shape::ROWS * stage), w_from = 16 * quarter + PITCH * (Shape::OUTPUTS * stage);
+    Operand w[Shape::BROAD];
+    UNROLL for (u32 j = 0; j < Shape::BROAD; j++) w[j] = tile_load(w_rows, w_from + 16 * PITCH * j);
+    UNROLL for (u32 i = 0; i < Shape::TALL; i++) {
+      const Operand rows = tile_load(x_rows, x_from + 16 * PITCH * i);
+      UNROLL for (u32 j = 0; j < Shape::BROAD; j++) tile_multiply(sums[i][j], rows, w[j]);
     }
-  }
+  });
   UNROLL for (u32 i = 0; i < Shape::TALL; i++) {
     const u32 down_i = row0 + down + 16 * i;
     float factors[ACC_ELEMENTS];
@@ -105,8 +108,9 @@ template<class Format, class Shape> DEV void gemm(const GemmArgs& a, GemmLds<Sha
 }
 
 #define GEMM_SHAPE(format, Format, SIZE)                                        \
+  KERNEL_BIG_LDS(gemm_##format##_##SIZE, GemmLds<Shape##SIZE>)                  \
   KERNEL_TWICE(Shape##SIZE::THREADS, gemm_##format##_##SIZE, GemmArgs) {        \
-    LDS(GemmLds<Shape##SIZE>, lds);                                             \
+    LDS_BIG(GemmLds<Shape##SIZE>, lds);                                         \
     gemm<Format, Shape##SIZE>(a, lds);                                          \
   }
 #define GEMM(format, Format) GEMM_SHAPE(format, Format, 64) GEMM_SHAPE(format, Format, 128)

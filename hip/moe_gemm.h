@@ -10,12 +10,12 @@
 #include "activation.h"
 #include "stage.h"
 
-// A workgroup multiplies 64 entries by two times 128 rows of weights: gate and up, or twice as many outputs of down. A
-// wave owns 16 rows of each and all entries, so that waves stay equally busy with however few entries.
+// A workgroup multiplies TILE_ENTRIES entries by two times 128 rows of weights: gate and up, or twice as many outputs of
+// down. A wave owns 16 rows of each and all entries, so that waves stay equally busy with however few entries.
 enum : u32 { TILE_ENTRIES = 64, SPAN = 128, COLUMNS = TILE_ENTRIES / 16 };
 
 union alignas(16) MoeGemmLds {
-  struct { alignas(16) f16 w[2 * SPAN][PITCH]; alignas(16) f16 x[TILE_ENTRIES][PITCH]; } step;
+  struct { alignas(16) f16 w[STAGES][2 * SPAN][PITCH]; alignas(16) f16 x[STAGES][TILE_ENTRIES][PITCH]; } step;
   alignas(16) f16 out[TILE_ENTRIES][SPAN + 8];
 };
 // Of the tile's entries: the row they read, the row they write, the factor of what they read.
@@ -32,8 +32,7 @@ DEV MoeTile tile_at(const MoeTile* tiles, u32 index, u32 count, u32 expert) {
 }
 
 // sums[h][c] = w[h] x: rows of half h (16 of this wave) by entries 16c … of the tile. weights(half, row) -> WeightRow
-// for row 0 … 127 of a half. A step of 64 inputs: the next step's loads are issued, then the tiles in LDS are multiplied;
-// weights are decoded to F16 on the way from registers to LDS.
+// for row 0 … 127 of a half. Weights are decoded to F16 on the way from registers to LDS.
 template<class Format, class F>
 DEV void moe_gemm(Acc (&sums)[2][COLUMNS], MoeGemmLds& lds, const MoeTileLds& tile, const f16* activations, u32 inputs,
                   u32 columns, F weights) {
@@ -43,6 +42,8 @@ DEV void moe_gemm(Acc (&sums)[2][COLUMNS], MoeGemmLds& lds, const MoeTileLds& ti
     BLOCK_ROWS = 256 / WINDOW,           // rows that the workgroup loads at once
     W_LOADS = 2 * SPAN / BLOCK_ROWS,     // groups a thread
     X_LOADS = TILE_ENTRIES / 32,         // of 16 bytes a thread
+    PARTS = GROUP / 8,                   // of eight weights in a group
+    TOGETHER = W_LOADS * PARTS / QUARTERS,  // of them in a quarter of a step
   };
   const u32 stride = padded(inputs), groups = inputs / GROUP;
   const u8* x = reinterpret_cast<const u8*>(activations);
@@ -54,34 +55,38 @@ DEV void moe_gemm(Acc (&sums)[2][COLUMNS], MoeGemmLds& lds, const MoeTileLds& ti
 
   u32x4 next_x[X_LOADS];
   typename Format::Raw next_w[W_LOADS];
-  u32 group = 0;
-  const auto load = [&](u32 k) {
-    group = least(k / GROUP + place, groups - 1);
-    UNROLL for (u32 i = 0; i < W_LOADS; i++) next_w[i] = Format::load(rows[i].bytes, rows[i].scales, group);
-    UNROLL for (u32 i = 0; i < X_LOADS; i++) copy(next_x[i], *reinterpret_cast<const u32x4*>(x + x_at[i] + 2 * k));
+  // Of the groups in registers: a step's parts are stored before the next step's group is loaded.
+  u32 group[W_LOADS];
+  const auto load = [&](u32 k, u32 first, u32 end) INLINED {
+    UNROLL for (u32 i = 0; i < W_LOADS; i++) {
+      if ((i + 1) * PARTS <= first * TOGETHER || (i + 1) * PARTS > end * TOGETHER) continue;
+      group[i] = least(k / GROUP + place, groups - 1);
+      next_w[i] = Format::load(rows[i].bytes, rows[i].scales, group[i]);
+    }
+    UNROLL for (u32 i = 0; i < X_LOADS; i++)
+      if (i >= first && i < end) copy(next_x[i], *reinterpret_cast<const u32x4*>(x + x_at[i] + 2 * k));
+  };
+  const auto store = [&](u32 stage, u32 first, u32 end) INLINED {
+    UNROLL for (u32 i = 0; i < X_LOADS; i++)
+      if (i >= first && i < end) copy(sixteen_bytes(lds.step.x[stage][tid() / 8 + 32 * i][tid() % 8 * 8]), next_x[i]);
+    UNROLL for (u32 i = 0; i < W_LOADS * PARTS; i++)
+      if (i >= first * TOGETHER && i < end * TOGETHER)
+        stage_part<Format>(lds.step.w[stage][own + BLOCK_ROWS * (i / PARTS)], next_w[i / PARTS], group[i / PARTS], place,
+                           i % PARTS);
   };
   UNROLL for (u32 h = 0; h < 2; h++) UNROLL for (u32 c = 0; c < COLUMNS; c++) tile_zero(sums[h][c]);
-  const LdsRows w_rows = lds_rows(&lds.step.w[0][0], [&](u32 r) { return 2 * PITCH * (16 * wave() + r); });
-  const LdsRows x_rows = lds_rows(&lds.step.x[0][0], [&](u32 r) { return 2 * PITCH * r; });
-
-  load(0);
-  for (u32 k = 0; k < stride; k += DEPTH) {
-    barrier();
-    UNROLL for (u32 i = 0; i < X_LOADS; i++)
-      copy(sixteen_bytes(lds.step.x[tid() / 8 + 32 * i][tid() % 8 * 8]), next_x[i]);
-    UNROLL for (u32 i = 0; i < W_LOADS; i++) stage<Format>(lds.step.w[own + BLOCK_ROWS * i], next_w[i], group, place);
-    barrier();
-    load(k + DEPTH < stride ? k + DEPTH : k);
-    UNROLL for (u32 s = 0; s < DEPTH; s += 16) {
-      Operand w[2];
-      UNROLL for (u32 h = 0; h < 2; h++) w[h] = tile_load(w_rows, s + PITCH * (SPAN * h));
-      UNROLL for (u32 c = 0; c < COLUMNS; c++) {
-        if (c >= columns) break;
-        const Operand entries = tile_load(x_rows, s + 16 * PITCH * c);
-        UNROLL for (u32 h = 0; h < 2; h++) tile_multiply(sums[h][c], w[h], entries);
-      }
+  const LdsRows w_rows = lds_rows(&lds.step.w[0][0][0], [&](u32 r) { return 2 * PITCH * (16 * wave() + r); });
+  const LdsRows x_rows = lds_rows(&lds.step.x[0][0][0], [&](u32 r) { return 2 * PITCH * r; });
+  steps(stride, load, store, [&](u32 stage, u32 quarter) INLINED {
+    const u32 w_from = 16 * quarter + PITCH * (2 * SPAN * stage), x_from = 16 * quarter + PITCH * (TILE_ENTRIES * stage);
+    Operand w[2];
+    UNROLL for (u32 h = 0; h < 2; h++) w[h] = tile_load(w_rows, w_from + PITCH * (SPAN * h));
+    UNROLL for (u32 c = 0; c < COLUMNS; c++) {
+      if (c >= columns) break;
+      const Operand entries = tile_load(x_rows, x_from + 16 * PITCH * c);
+      UNROLL for (u32 h = 0; h < 2; h++) tile_multiply(sums[h][c], w[h], entries);
     }
-  }
+  });
   barrier();
 }
 

@@ -81,7 +81,12 @@ KERNEL(256, moe_route, MoeRouteArgs) {
   barrier();
   // Eight lanes add up every eighth element each; the butterfly pairs them as the CPU's vectors do.
   float sum = 0.f;
-  for (u32 i = lane() % 8; i < a.experts; i += 8) sum += lds.e[wave()][i];
+  // Absent experts are zeros, and no sum of theirs is negative: adding them changes nothing.
+  for (u32 i = lane() % 8; i < a.experts; i += 64) {
+    float part[8];
+    UNROLL for (u32 j = 0; j < 8; j++) part[j] = lds.e[wave()][i + 8 * j];
+    UNROLL for (u32 j = 0; j < 8; j++) sum += part[j];
+  }
   sum += shfl_xor<1>(sum); sum += shfl_xor<2>(sum); sum += shfl_xor<4>(sum);
   const float inverse = 1.f / sum;
   const bool number = sum == sum;
@@ -93,11 +98,12 @@ KERNEL(256, moe_route, MoeRouteArgs) {
   float total = 0.f, own_p = 0.f;
   u32 own_id = 0;
   for (u32 chosen = 0; chosen < a.top_k; chosen++) {
-    u32 best = 0, place = 0;
-    UNROLL for (u32 j = 0; j < PER_LANE; j++)
-      if (key[j] > best) { best = key[j]; place = WAVE * j + lane(); }
+    u32 best = 0, place = 0;  // the place counts from the end
+    UNROLL for (u32 j = 0; j < PER_LANE; j++) best = max_u32(best, key[j]);
     const u32 greatest = wave_max_u32(best);
-    const u32 id = MAX_EXPERTS - 1 - wave_max_u32(best == greatest ? MAX_EXPERTS - 1 - place : 0);
+    UNROLL for (u32 j = 0; j < PER_LANE; j++)
+      place = max_u32(place, key[j] == greatest ? MAX_EXPERTS - 1 - (WAVE * j + lane()) : 0);
+    const u32 id = MAX_EXPERTS - 1 - wave_max_u32(place);
     UNROLL for (u32 j = 0; j < PER_LANE; j++)
       if (WAVE * j + lane() == id) key[j] = 0;
     const float p = number ? as_f(static_cast<i32>(greatest - 1)) : sum;

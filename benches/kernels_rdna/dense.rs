@@ -63,7 +63,7 @@ impl Device<'_> {
             split,
             ..GemvPart::default()
         };
-        // Four outputs read the activations once, and a group of FP8 its scale.
+        // A workgroup reads the activations once, and a group of FP8 its scale.
         let scales = if format == Format::F8E4m3 { outputs / 4 * inputs / 16 * 4 } else { 0 };
         let case = Case {
             kernel,
@@ -73,7 +73,7 @@ impl Device<'_> {
             unit: "output".into(),
             units: (rows * outputs) as f64,
             floor: (weights + 4 * rows * (inputs + outputs)) as f64,
-            loads: Some((weights + outputs / 4 * rows * inputs * 4 + scales) as f64),
+            loads: Some((weights + grid * rows * inputs * 4 + scales) as f64),
         };
         self.launch(case, &arguments)
     }

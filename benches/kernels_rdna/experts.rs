@@ -57,6 +57,8 @@ impl Device<'_> {
             inner: INNER as u32,
             shared: TOP as u32,
             shared_inner: INNER as u32,
+            shared_q8_0: 0,
+            unused: 0,
         };
         let weights = (TOP + 1) * 2 * INNER * format.row_bytes(HIDDEN);
         let case = Case {
@@ -67,8 +69,8 @@ impl Device<'_> {
             unit: "output".into(),
             units: ((TOP + 1) * INNER) as f64,
             floor: (weights + 4 * HIDDEN + 4 * (TOP + 1) * INNER) as f64,
-            // Each two outputs read the activations once.
-            loads: Some((weights + (TOP + 1) * INNER / 2 * 4 * HIDDEN) as f64),
+            // Each 16 outputs read the activations once.
+            loads: Some((weights + (TOP + 1) * INNER / 16 * 4 * HIDDEN) as f64),
         };
         self.launch(case, &arguments)?;
         // Q4_K cannot store rows of 640: files of this model keep `down` in another format.
@@ -91,6 +93,8 @@ impl Device<'_> {
             shared_inner: INNER as u32,
             scale_stride: 1,
             add: 0,
+            shared_q8_0: 0,
+            unused: 0,
         };
         let weights = (TOP + 1) * HIDDEN * format.row_bytes(INNER);
         let case = Case {
@@ -101,7 +105,7 @@ impl Device<'_> {
             unit: "output".into(),
             units: HIDDEN as f64,
             floor: (weights + 4 * HIDDEN + 4 * (TOP + 1) * INNER) as f64,
-            loads: Some((weights + (TOP + 1) * HIDDEN / 2 * 4 * INNER + 4 * TOP) as f64),
+            loads: Some((weights + (TOP + 1) * HIDDEN / 8 * 4 * INNER + 4 * TOP) as f64),
         };
         self.launch(case, &arguments)
     }

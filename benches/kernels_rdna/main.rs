@@ -226,7 +226,7 @@ fn ceilings(pack: &Pack, counted: &BTreeMap<&str, Vec<Counted>>) {
             if let Some(design) = counted.case.loads {
                 let again = counted.whole("/global_load/distinct_bytes") / design;
                 let sentence = format!(
-                    "{arch}: {name} loads each byte once (activations once a wave, queries a workgroup): {again:.3} times"
+                    "{arch}: {name} loads each byte once (activations and queries once a workgroup): {again:.3} times"
                 );
                 judge(&sentence, again <= 1.01);
             }

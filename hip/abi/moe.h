@@ -65,6 +65,8 @@ struct MoeGateUpArgs {
   u32              inner;
   u32              shared;           // index of the shared expert
   u32              shared_inner;     // 0: no shared expert
+  u32              shared_q8_0;      // 1: the shared expert is in Q8_0 and top_k is not 0, 0: in the experts' format
+  u32              unused;
 };
 struct MoeDownArgs {
   PTR(float)       y;                // [rows, outputs]
@@ -82,6 +84,8 @@ struct MoeDownArgs {
   u32              shared_inner;     // 0: no shared expert; else as `inner`
   u32              scale_stride;
   u32              add;              // 1: y keeps what it had, as the first term
+  u32              shared_q8_0;      // as above
+  u32              unused;
 };
 
 // ---- moe_gemm*.hip ---------------------------------------------------------------------------------------------

@@ -15,6 +15,10 @@
   extern "C" __global__ __attribute__((launch_bounds(T), amdgpu_flat_work_group_size(T, T))) void name(const Args a)
 // The same, for a kernel of which two workgroups are to share a compute unit: here they do.
 #define KERNEL_TWICE(T, name, Args) KERNEL(T, name, Args)
+// The same, for a kernel that calls previous_launch() itself, before it reads what the launch before it writes; or one of
+// which N workgroups are to share a compute unit besides.
+#define KERNEL_AHEAD(T, name, Args) KERNEL(T, name, Args)
+#define KERNEL_AHEAD_TIMES(T, N, name, Args) KERNEL(T, name, Args)
 // KERNEL_BIG_LDS(name, T) before a kernel whose LDS_BIG is a T; only CUDA needs the size ahead of the launch.
 #define KERNEL_BIG_LDS(name, T)
 #define RESTRICT    __restrict__
@@ -45,6 +49,8 @@ DEV void barrier_global() {
 // The compiler moves nothing across: keeps loads that were written late from being hoisted into more live registers.
 DEV void keep_order() { __builtin_amdgcn_sched_barrier(0); }
 DEV void fence_device() { __builtin_amdgcn_fence(__ATOMIC_ACQ_REL, "agent"); }
+// Launches of a stream follow each other: what the one before has written is there.
+DEV void previous_launch() {}
 
 // Static LDS: small, an array, up to 64 KiB. Dynamic LDS, sized at launch.
 #define LDS(T, name)     __shared__ T name

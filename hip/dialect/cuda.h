@@ -8,8 +8,19 @@
 #define __shared__  __attribute__((shared))
 #define __constant__ __attribute__((constant))
 #define DEV         __device__ inline __attribute__((always_inline))
-#define KERNEL(T, name, Args) extern "C" __global__ __attribute__((launch_bounds(T))) void name(const Args a)
-#define KERNEL_TWICE(T, name, Args) extern "C" __global__ __attribute__((launch_bounds(T, 2))) void name(const Args a)
+// The runtime reads this word of a module and lets its launches begin while the one before them ends (previous_launch).
+extern "C" __device__ __attribute__((used)) const u32 launches_overlap = 1;
+#define GPU_ENTRY(T, name, Args, ...) \
+  extern "C" __global__ __attribute__((launch_bounds(T, ##__VA_ARGS__))) void name(const Args a)
+// Waits at its entry, so that only a kernel that says so begins ahead of the launch before it.
+#define GPU_KERNEL(T, name, Args, ...)                                            \
+  DEV void name##_body(const Args& a);                                            \
+  GPU_ENTRY(T, name, Args, ##__VA_ARGS__) { previous_launch(); name##_body(a); }  \
+  DEV void name##_body(const Args& a)
+#define KERNEL(T, name, Args)       GPU_KERNEL(T, name, Args)
+#define KERNEL_TWICE(T, name, Args) GPU_KERNEL(T, name, Args, 2)
+#define KERNEL_AHEAD(T, name, Args) GPU_ENTRY(T, name, Args)
+#define KERNEL_AHEAD_TIMES(T, N, name, Args) GPU_ENTRY(T, name, Args, N)
 // Over 48 KiB of shared memory must be dynamic here: the runtime reads this word and passes the size at launch.
 #define KERNEL_BIG_LDS(name, T) extern "C" __device__ const u32 name##__lds_bytes = sizeof(T);
 #define RESTRICT      __restrict__
@@ -28,6 +39,10 @@ DEV void barrier()        { __nvvm_bar_sync(0); }
 DEV void barrier_global() { barrier(); }
 DEV void keep_order()     {}
 DEV void fence_device()   { asm volatile("fence.acq_rel.gpu;" ::: "memory"); }
+// A launch may begin while the one before it ends. Behind this call all is there that earlier launches have written; before
+// it, what the launch before the previous one has written, and what no launch writes: weights. Every workgroup calls it
+// before it ends, or the next launch would not wait for the previous one.
+DEV void previous_launch() { asm volatile("griddepcontrol.wait;\n\tgriddepcontrol.launch_dependents;" ::: "memory"); }
 
 #define LDS(T, name)        __shared__ T name
 #define LDS_ARR(T, name, n) __shared__ T name[n]
@@ -46,6 +61,7 @@ template<int M> DEV int   shfl_xor(int v)   { int r; asm volatile("shfl.sync.bfl
 template<int M> DEV float shfl_xor(float v) { return as_f(shfl_xor<M>(as_i(v))); }
 DEV int   shfl(int v, u32 src)   { int r; asm volatile("shfl.sync.idx.b32 %0, %1, %2, 31, 0xffffffff;" : "=r"(r) : "r"(v), "r"(src)); return r; }
 DEV float shfl(float v, u32 src) { return as_f(shfl(as_i(v), src)); }
+DEV u32   wave_max_u32(u32 v) { u32 r; asm volatile("redux.sync.max.u32 %0, %1, 0xffffffff;" : "=r"(r) : "r"(v)); return r; }
 DEV u32   wave_ballot(bool p) { u32 r; asm volatile("{ .reg .pred q; setp.ne.u32 q, %1, 0; vote.sync.ballot.b32 %0, q, 0xffffffff; }" : "=r"(r) : "r"((u32)p)); return r; }
 
 DEV float fmax_(float a, float b) { float r; asm("max.f32 %0, %1, %2;" : "=f"(r) : "f"(a), "f"(b)); return r; }
@@ -56,6 +72,14 @@ GPU_F1(exp2_, "ex2.approx.ftz.f32") GPU_F1(log2_, "lg2.approx.ftz.f32") GPU_F1(r
 GPU_F1(rcp_, "rcp.approx.ftz.f32") GPU_F1(sqrt_, "sqrt.rn.f32")
 DEV float exp_(float x)   { return exp2_(x * 1.44269504088896340736f); }
 DEV float log_(float x)   { return log2_(x) * 0.69314718055994530942f; }
+
+// Conversions of integers run at half the rate of sums: the byte becomes the lowest bits of 2^23 instead.
+DEV float byte_number(u32 word, u32 i, float offset = 0.f) {
+  u32 r;
+  asm("prmt.b32 %0, %1, %2, %3;" : "=r"(r) : "r"(word), "r"(0x4b000000u), "r"(0x7540u | i));
+  return as_f((int)r) + (offset - 8388608.f);
+}
+DEV float signed_byte(u32 word, u32 i) { return byte_number(word ^ 0x80808080u, i, -128.f); }
 
 DEV u32  atomic_add(u32* p, u32 v) { u32 r; asm volatile("atom.relaxed.gpu.add.u32 %0, [%1], %2;" : "=r"(r) : "l"(p), "r"(v) : "memory"); return r; }
 DEV u64  atomic_add(u64* p, u64 v) { u64 r; asm volatile("atom.relaxed.gpu.add.u64 %0, [%1], %2;" : "=l"(r) : "l"(p), "l"(v) : "memory"); return r; }

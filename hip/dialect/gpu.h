@@ -21,6 +21,17 @@
 #define WAVE 32
 // Register arrays: without it a loop over them may leave one in scratch.
 #define UNROLL _Pragma("unroll")
+// Behind a lambda's parameters: what it captures by reference stays in registers.
+#define INLINED __attribute__((always_inline))
+
+// Byte i of a word as a number, plus an integer of few bits; the byte as two's complement.
+#if !defined(__NVPTX__) && !defined(__CUDA_ARCH__)  // cuda.h has other instructions for it
+DEV float byte_number(u32 word, u32 i, float offset = 0.f) {
+  const float number = static_cast<float>(word >> (8 * i) & 255u);
+  return offset == 0.f ? number : number + offset;
+}
+DEV float signed_byte(u32 word, u32 i) { return static_cast<float>(static_cast<i32>(word << (24 - 8 * i)) >> 24); }
+#endif
 
 // BF16 is storage only: its arithmetic is software on both targets (HARDWARE.md), conversion is two shifts.
 struct bf16 { u16 bits; };
@@ -107,11 +118,13 @@ DEV float wave_max(float v) {
 DEV u32 max_u32(u32 a, u32 b) { return a > b ? a : b; }
 DEV u32 shfl_u32(u32 v, u32 from) { return static_cast<u32>(shfl(static_cast<i32>(v), from)); }
 template<int M> DEV u32 shfl_xor_u32(u32 v) { return static_cast<u32>(shfl_xor<M>(static_cast<i32>(v))); }
+#if !defined(__NVPTX__) && !defined(__CUDA_ARCH__)  // cuda.h has an instruction
 DEV u32 wave_max_u32(u32 v) {
   v = max_u32(v, shfl_xor_u32<16>(v)); v = max_u32(v, shfl_xor_u32<8>(v)); v = max_u32(v, shfl_xor_u32<4>(v));
   v = max_u32(v, shfl_xor_u32<2>(v));  v = max_u32(v, shfl_xor_u32<1>(v));
   return v;
 }
+#endif
 // Sum over a workgroup of THREADS; `red` is LDS, one float a wave. Every thread gets the same bits. The caller
 // puts a barrier before `red` is used again.
 template<int THREADS> DEV float block_sum(float v, float* red) {

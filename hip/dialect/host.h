@@ -21,6 +21,8 @@
   CPU_EXPORT void name##__host(const void* args) { name(*static_cast<const Args*>(args)); } \
   static inline __attribute__((always_inline)) void name(const Args a)
 #define KERNEL_TWICE(T, name, Args) KERNEL(T, name, Args)
+#define KERNEL_AHEAD(T, name, Args) KERNEL(T, name, Args)
+#define KERNEL_AHEAD_TIMES(T, N, name, Args) KERNEL(T, name, Args)
 #define KERNEL_BIG_LDS(name, T)
 #define RESTRICT    __restrict__
 #ifndef TILE_LAYOUT
@@ -56,6 +58,7 @@ DEV void barrier()        { cpu_barrier(); }
 DEV void barrier_global() { cpu_barrier(); }
 DEV void keep_order()     {}
 DEV void fence_device()   { cpu_fence(); }
+DEV void previous_launch() {}
 
 // LDS is known by the variable that stands for it: one array a function, however often it is inlined, as on a GPU.
 #define CPU_LDS(T, name)              \

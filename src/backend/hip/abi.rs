@@ -1238,10 +1238,12 @@ pub struct MoeGateUpArgs {
     pub inner: u32_,
     pub shared: u32_,
     pub shared_inner: u32_,
+    pub shared_q8_0: u32_,
+    pub unused: u32_,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of MoeGateUpArgs"][::core::mem::size_of::<MoeGateUpArgs>() - 64usize];
+    ["Size of MoeGateUpArgs"][::core::mem::size_of::<MoeGateUpArgs>() - 72usize];
     ["Alignment of MoeGateUpArgs"][::core::mem::align_of::<MoeGateUpArgs>() - 8usize];
     ["Offset of field: MoeGateUpArgs::hidden"][::core::mem::offset_of!(MoeGateUpArgs, hidden) - 0usize];
     ["Offset of field: MoeGateUpArgs::shared_hidden"][::core::mem::offset_of!(MoeGateUpArgs, shared_hidden) - 8usize];
@@ -1254,6 +1256,8 @@ const _: () = {
     ["Offset of field: MoeGateUpArgs::inner"][::core::mem::offset_of!(MoeGateUpArgs, inner) - 52usize];
     ["Offset of field: MoeGateUpArgs::shared"][::core::mem::offset_of!(MoeGateUpArgs, shared) - 56usize];
     ["Offset of field: MoeGateUpArgs::shared_inner"][::core::mem::offset_of!(MoeGateUpArgs, shared_inner) - 60usize];
+    ["Offset of field: MoeGateUpArgs::shared_q8_0"][::core::mem::offset_of!(MoeGateUpArgs, shared_q8_0) - 64usize];
+    ["Offset of field: MoeGateUpArgs::unused"][::core::mem::offset_of!(MoeGateUpArgs, unused) - 68usize];
 };
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable)]
@@ -1273,10 +1277,12 @@ pub struct MoeDownArgs {
     pub shared_inner: u32_,
     pub scale_stride: u32_,
     pub add: u32_,
+    pub shared_q8_0: u32_,
+    pub unused: u32_,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of MoeDownArgs"][::core::mem::size_of::<MoeDownArgs>() - 88usize];
+    ["Size of MoeDownArgs"][::core::mem::size_of::<MoeDownArgs>() - 96usize];
     ["Alignment of MoeDownArgs"][::core::mem::align_of::<MoeDownArgs>() - 8usize];
     ["Offset of field: MoeDownArgs::y"][::core::mem::offset_of!(MoeDownArgs, y) - 0usize];
     ["Offset of field: MoeDownArgs::hidden"][::core::mem::offset_of!(MoeDownArgs, hidden) - 8usize];
@@ -1293,6 +1299,8 @@ const _: () = {
     ["Offset of field: MoeDownArgs::shared_inner"][::core::mem::offset_of!(MoeDownArgs, shared_inner) - 76usize];
     ["Offset of field: MoeDownArgs::scale_stride"][::core::mem::offset_of!(MoeDownArgs, scale_stride) - 80usize];
     ["Offset of field: MoeDownArgs::add"][::core::mem::offset_of!(MoeDownArgs, add) - 84usize];
+    ["Offset of field: MoeDownArgs::shared_q8_0"][::core::mem::offset_of!(MoeDownArgs, shared_q8_0) - 88usize];
+    ["Offset of field: MoeDownArgs::unused"][::core::mem::offset_of!(MoeDownArgs, unused) - 92usize];
 };
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable)]

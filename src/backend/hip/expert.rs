@@ -208,7 +208,8 @@ impl Hip {
         let (moe, s, rows) = (&self.shape.moe, &self.scratch.moe, self.step.rows);
         let kernel_rows = if rows == 1 { 1 } else { GEMV_ROWS };
         // The shared expert goes along where its format allows, else by launches of its own.
-        let together = w.shared_gate.format == w.experts.inward;
+        let goes_along = |shared: Format, routed: Format| shared == routed || shared == Format::Q8_0;
+        let together = goes_along(w.shared_gate.format, w.experts.inward);
         let inward = |top_k: usize, shared: bool| MoeGateUpArgs {
             hidden: s.hidden,
             shared_hidden: s.shared_hidden,
@@ -221,6 +222,8 @@ impl Hip {
             inner: moe.intermediate as u32,
             shared: moe.experts as u32,
             shared_inner: if shared { moe.shared_intermediate as u32 } else { 0 },
+            shared_q8_0: u32::from(together && w.shared_gate.format != w.experts.inward),
+            unused: 0,
         };
         let (routed, shared) = (rows * moe.top_k * moe.intermediate.div_ceil(16), moe.shared_intermediate.div_ceil(16));
         let kernel = |format: Format| Ok::<_, Error>(format!("moe_gate_up_{}_r{kernel_rows}", name(format)?));
@@ -230,7 +233,7 @@ impl Hip {
             self.launch(&kernel(w.shared_gate.format)?, shared, &inward(0, true))?;
         }
 
-        let together = w.shared_down.format == w.experts.outward;
+        let together = goes_along(w.shared_down.format, w.experts.outward);
         let outward = |top_k: usize, shared: bool, add: bool| MoeDownArgs {
             y,
             hidden: s.hidden,
@@ -247,6 +250,8 @@ impl Hip {
             shared_inner: if shared { moe.shared_intermediate as u32 } else { 0 },
             scale_stride: 1,
             add: u32::from(add),
+            shared_q8_0: u32::from(together && w.shared_down.format != w.experts.outward),
+            unused: 0,
         };
         let kernel = |format: Format| Ok::<_, Error>(format!("moe_down_{}_r{kernel_rows}", name(format)?));
         let grid = self.shape.hidden.div_ceil(8);

@@ -180,24 +180,31 @@ pub fn lists(bench: &mut Bench<'_>) -> Result<()> {
 pub struct Weights {
     /// The ends of their kernels' names.
     pub name: &'static str,
-    /// Elements that a lane loads at a time.
-    pub group: usize,
     /// `[experts]` of [`MoeExpert`].
     pub table: DeviceMemory,
-    experts: Vec<[Stored; 3]>,
+    /// Whether the last expert is in Q8_0 and the others are not.
+    pub shared_q8_0: bool,
+    /// Matrices of an expert, and the number of elements that a lane loads at a time.
+    experts: Vec<([Stored; 3], usize)>,
 }
 
 impl Weights {
-    /// Experts of the widths `inner`. Scales of `up` begin at other rows in each.
+    /// Experts of the widths `inner`, the last of which may be in Q8_0. Scales of `up` begin at other rows in each.
     pub fn new(
         bench: &mut Bench<'_>,
         (format, name, multiple): (Format, &'static str, usize),
         hidden: usize,
         inner: &[usize],
+        shared_q8_0: bool,
     ) -> Result<Weights> {
         let mut blocks = usual(bench, format);
-        let (mut experts, mut table) = (Vec::new(), Vec::new());
+        let (mut experts, mut table, count) = (Vec::new(), Vec::new(), inner.len());
         for (i, &inner) in inner.iter().enumerate() {
+            let (mut format, mut multiple) = (format, multiple);
+            if shared_q8_0 && i + 1 == count {
+                (format, multiple) = (Format::Q8_0, 32);
+                blocks = usual(bench, format);
+            }
             let up_offset = i % 3 * 50;
             let gate = store(bench, format, [inner, hidden], 0, &mut blocks)?;
             let up = store(bench, format, [inner, hidden], up_offset, &mut blocks)?;
@@ -212,9 +219,9 @@ impl Weights {
                 up_offset: up_offset as u32,
                 unused: 0,
             });
-            experts.push([gate, up, down]);
+            experts.push(([gate, up, down], multiple.min(32)));
         }
-        Ok(Weights { name, group: multiple.min(32), table: bench.upload(&table)?, experts })
+        Ok(Weights { name, table: bench.upload(&table)?, shared_q8_0, experts })
     }
     /// How many there are.
     pub fn len(&self) -> usize {
@@ -222,7 +229,11 @@ impl Weights {
     }
     /// Values of an expert's gate, up and down.
     pub fn values(&self, expert: usize) -> [&[f32]; 3] {
-        self.experts[expert].each_ref().map(|stored| &stored.values[..])
+        self.experts[expert].0.each_ref().map(|stored| &stored.values[..])
+    }
+    /// Elements that a lane loads of an expert's row at a time.
+    pub fn group(&self, expert: usize) -> usize {
+        self.experts[expert].1
     }
 }
 
@@ -287,6 +298,8 @@ impl Step<'_> {
             inner: self.inner as u32,
             shared: self.weights.len() as u32 - 1,
             shared_inner: self.shared as u32,
+            shared_q8_0: u32::from(self.weights.shared_q8_0),
+            unused: 0,
         };
         let grid = pairs.len() * self.inner.div_ceil(16) + self.shared.div_ceil(16);
         bench.launch(&self.kernel("gate_up", kernel_rows), grid, &arguments)?;
@@ -308,6 +321,8 @@ impl Step<'_> {
             shared_inner: self.shared as u32,
             scale_stride: 1,
             add: 0,
+            shared_q8_0: u32::from(self.weights.shared_q8_0),
+            unused: 0,
         };
         bench.launch(&self.kernel("down", kernel_rows), self.hidden.div_ceil(8), &arguments)?;
         let mut shared_hidden = bench.read::<f32>(&shared_hidden)?;
@@ -319,7 +334,7 @@ impl Step<'_> {
     fn hidden(&self, row: usize, expert: usize) -> Vec<Expected> {
         let x: Vec<f64> = self.x[row * self.hidden..][..self.hidden].iter().map(|&x| x.into()).collect();
         let [gate, up, _] = self.weights.values(expert);
-        let one = |w: &[f32]| product(w, &x, depth(self.hidden, self.weights.group));
+        let one = |w: &[f32]| product(w, &x, depth(self.hidden, self.weights.group(expert)));
         gate.chunks(self.hidden).zip(up.chunks(self.hidden)).map(|(g, u)| swiglu(one(g), one(u))).collect()
     }
 
@@ -331,7 +346,7 @@ impl Step<'_> {
                 let (mut value, mut bound, mut size) = (0.0, 0.0, 0.0);
                 let mut add = |expert: usize, x: &[f64], factor: f64, relative: f64| {
                     let down = &self.weights.values(expert)[2][n * x.len()..][..x.len()];
-                    let dot = product(down, x, depth(x.len(), self.weights.group));
+                    let dot = product(down, x, depth(x.len(), self.weights.group(expert)));
                     value += factor * dot.value;
                     size += factor * (dot.value.abs() + dot.bound);
                     bound += factor * (dot.bound * (1.0 + relative) + relative * dot.value.abs());
@@ -359,25 +374,34 @@ pub fn few(bench: &mut Bench<'_>) -> Result<()> {
         for (rows, experts, top_k, hidden, inner, shared) in
             [(1, 8, 3, 24, 24, 40), (8, 16, 4, 256, 32, 64), (5, 8, 3, 40, 24, 0)]
         {
-            few_case(bench, format, [rows, experts, top_k], [hidden, inner, shared])?;
+            few_case(bench, format, [rows, experts, top_k], [hidden, inner, shared], false)?;
+        }
+        if format.0 != Format::Q8_0 {
+            few_case(bench, format, [3, 8, 3], [64, 40, 96], true)?;
         }
     }
-    for (rows, experts, top_k, hidden, inner, shared) in [(1, 3, 2, 2560, 640, 640), (3, 10, 10, 72, 264, 8)] {
-        few_case(bench, (Format::Bf16, "bf16", 8), [rows, experts, top_k], [hidden, inner, shared])?;
+    let bf16 = (Format::Bf16, "bf16", 8);
+    for (rows, experts, top_k, hidden, inner, shared) in
+        [(1, 3, 2, 2560, 640, 640), (3, 10, 10, 72, 264, 8), (1, 16, 13, 4104, 1544, 800)]
+    {
+        few_case(bench, bf16, [rows, experts, top_k], [hidden, inner, shared], false)?;
     }
-    Ok(())
+    few_case(bench, (Format::Q4_0, "q4_0", 32), [1, 10, 10], [2560, 640, 640], true)
 }
 
-/// One step of `rows` rows with `top_k` of `experts`; widths of model, expert and shared expert (0: none).
+/// One step of `rows` rows with `top_k` of `experts`; widths of model, expert and shared expert (0: none), which may be in
+/// Q8_0 beside experts in another format.
 fn few_case(
     bench: &mut Bench<'_>,
     format: (Format, &'static str, usize),
     [rows, experts, top_k]: [usize; 3],
     widths: [usize; 3],
+    shared_q8_0: bool,
 ) -> Result<()> {
-    let [hidden, inner, shared] = widths.map(|width| width.next_multiple_of(format.2));
-    let widths: Vec<usize> = (0..experts).map(|_| inner).chain([shared.max(format.2)]).collect();
-    let weights = Weights::new(bench, format, hidden, &widths)?;
+    let multiple = if shared_q8_0 { format.2.max(32) } else { format.2 };
+    let [hidden, inner, shared] = widths.map(|width| width.next_multiple_of(multiple));
+    let widths: Vec<usize> = (0..experts).map(|_| inner).chain([shared.max(multiple)]).collect();
+    let weights = Weights::new(bench, format, hidden, &widths, shared_q8_0)?;
     let x: Vec<f32> = bench.signed(rows * hidden).into_iter().map(|x| x / 8.0).collect();
     let scale = bench.signed(rows);
     let ids = choose(bench, rows, experts, top_k, 2);
@@ -386,7 +410,8 @@ fn few_case(
     let step = Step { weights, x, scale: &scale, ids, mix: &mix, top_k, hidden, inner, shared };
     let kernel_rows = if rows == 1 { 1 } else { 8 };
     let got = step.run(bench, kernel_rows, 0, rows)?;
-    let case = format!("{rows} rows, {top_k} of {experts}, {hidden} x {inner}, shared {shared}");
+    let other = if shared_q8_0 { " in q8_0" } else { "" };
+    let case = format!("{rows} rows, {top_k} of {experts}, {hidden} x {inner}, shared {shared}{other}");
     let (gate_up, down) = (step.kernel("gate_up", kernel_rows), step.kernel("down", kernel_rows));
     let want: Vec<_> = (0..ids.len()).flat_map(|pair| step.hidden(pair / top_k, ids[pair] as usize)).collect();
     bench.close(&gate_up, format!("{case}, routed"), Class::Ordered, &got[0], &want);

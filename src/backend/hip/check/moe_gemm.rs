@@ -165,7 +165,7 @@ fn gemm_case(
 ) -> Result<()> {
     let [hidden, inner, shared] = widths.map(|width| width.next_multiple_of(format.2));
     let widths: Vec<usize> = (0..experts).map(|_| inner).chain([shared.max(format.2)]).collect();
-    let weights = &Weights::new(bench, format, hidden, &widths)?;
+    let weights = &Weights::new(bench, format, hidden, &widths, false)?;
     let x = &HalfRows::new(&bench.signed(rows * hidden).iter().map(|x| x / 8.0).collect::<Vec<_>>(), hidden);
     let ids = choose(bench, rows, experts, top_k, skew);
     let max_tiles = ids.len().min(ids.len() / TILE + experts);

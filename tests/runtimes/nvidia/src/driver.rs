@@ -36,6 +36,34 @@ pub struct KernelNode {
     pub context: Handle,
 }
 
+/// `CUlaunchConfig`
+#[repr(C)]
+pub struct LaunchConfig {
+    /// Blocks.
+    pub grid: [c_uint; 3],
+    /// Threads a block.
+    pub block: [c_uint; 3],
+    /// Dynamic shared memory in bytes.
+    pub shared: c_uint,
+    /// `CUstream`
+    pub stream: Handle,
+    /// `[count]`
+    pub attributes: *const LaunchAttribute,
+    /// Number of attributes.
+    pub count: c_uint,
+}
+
+/// `CUlaunchAttribute`: its id, and a value in a union of 64 bytes.
+#[repr(C, align(8))]
+pub struct LaunchAttribute {
+    /// `CUlaunchAttributeID`
+    pub id: c_int,
+    /// Unused.
+    pub padding: c_int,
+    /// The value's first word is the flag of a switch.
+    pub value: [c_uint; 16],
+}
+
 /// `CUgraphExecUpdateResultInfo`
 #[repr(C)]
 pub struct UpdateInfo {
@@ -161,9 +189,8 @@ bindings! {
     module_global = "cuModuleGetGlobal_v2"(address: *mut u64, bytes: *mut usize, module: Handle, name: *const c_char);
     func_attribute = "cuFuncGetAttribute"(value: *mut c_int, attribute: c_int, function: Handle);
     func_set_attribute = "cuFuncSetAttribute"(function: Handle, attribute: c_int, value: c_int);
-    launch_kernel = "cuLaunchKernel"(
-        function: Handle, grid_x: c_uint, grid_y: c_uint, grid_z: c_uint, block_x: c_uint, block_y: c_uint,
-        block_z: c_uint, shared: c_uint, stream: Handle, arguments: *mut *mut c_void, extra: *mut *mut c_void
+    launch_kernel = "cuLaunchKernelEx"(
+        configuration: *const LaunchConfig, function: Handle, arguments: *mut *mut c_void, extra: *mut *mut c_void
     );
     occupancy = "cuOccupancyMaxActiveBlocksPerMultiprocessor"(
         blocks: *mut c_int, function: Handle, block: c_int, shared: usize

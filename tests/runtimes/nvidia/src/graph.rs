@@ -78,7 +78,7 @@ impl GraphCalls for NvidiaRuntime {
             function,
             grid: dimensions(found.grid),
             arguments: found.arguments,
-            dynamic_lds: found.shared.saturating_sub(self.big_lds.of(function)),
+            dynamic_lds: found.shared.saturating_sub(self.functions.of(function).lds_bytes),
         })
     }
 
@@ -96,7 +96,7 @@ impl GraphCalls for NvidiaRuntime {
             function,
             grid: shape.grid,
             block: shape.block,
-            shared: shape.dynamic_lds.saturating_add(self.big_lds.of(function)),
+            shared: shape.dynamic_lds.saturating_add(self.functions.of(function).lds_bytes),
             arguments: list,
             extra,
             kernel: core::ptr::null_mut(),

@@ -31,7 +31,7 @@ use hip_facade::{HipError, Outcome};
 
 use driver::Cuda;
 use memory::Budget;
-use module::BigLds;
+use module::Functions;
 
 /// HIP on the CUDA driver.
 pub struct NvidiaRuntime {
@@ -39,7 +39,7 @@ pub struct NvidiaRuntime {
     /// The driver and the primary context of device 0, or why there is none.
     device: OnceLock<Result<Device, String>>,
     budget: Mutex<Budget>,
-    big_lds: BigLds,
+    functions: Functions,
 }
 
 /// The driver with its device.
@@ -62,7 +62,7 @@ impl NvidiaRuntime {
             card: Card::from_environment(),
             device: OnceLock::new(),
             budget: Mutex::default(),
-            big_lds: BigLds::default(),
+            functions: Functions::default(),
         }
     }
 

@@ -1,8 +1,9 @@
 //! Modules, functions, launches.
 //!
-//! Owns: the driver's compile log, and shared memory beyond 48 KiB. Always true: a kernel whose module has a word
-//! `NAME__lds_bytes` gets that much dynamic shared memory at every launch, because CUDA has no larger static one. Not
-//! here: graphs (`graph`), which use the same table.
+//! Owns: the driver's compile log, shared memory beyond 48 KiB, launches that begin while the one before them ends.
+//! Always true: a kernel whose module has a word `NAME__lds_bytes` gets that much dynamic shared memory at every launch,
+//! because CUDA has no larger static one; only kernels of a module with a word `launches_overlap` begin early, because they
+//! say themselves where they wait (hip/dialect/cuda.h). Not here: graphs (`graph`), which use the same table.
 
 use core::ffi::{CStr, c_void};
 use std::collections::BTreeMap;
@@ -15,30 +16,35 @@ use hip_facade::gate::gate;
 use hip_facade::{HipError, Outcome};
 
 use crate::NvidiaRuntime;
-use crate::driver::Cuda;
+use crate::driver::{Cuda, LaunchAttribute, LaunchConfig};
 
 /// `CU_JIT_ERROR_LOG_BUFFER`, `CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES`
 const LOG_OPTIONS: [i32; 2] = [5, 6];
 const LOG_BYTES: usize = 8192;
 
-/// Dynamic shared memory that stands for static LDS, by function.
-#[derive(Debug, Default)]
-pub struct BigLds(Mutex<BTreeMap<usize, u32>>);
+/// What a function's module says of its launches.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Habits {
+    /// Dynamic shared memory that stands for static LDS, 0 for most.
+    pub lds_bytes: u32,
+    /// Whether it waits itself for the launch before it.
+    pub overlaps: bool,
+}
 
-impl BigLds {
-    /// Bytes of a function, 0 for most.
-    pub fn of(&self, function: Function) -> u32 {
+/// Habits by function.
+#[derive(Debug, Default)]
+pub struct Functions(Mutex<BTreeMap<usize, Habits>>);
+
+impl Functions {
+    /// Those of a function.
+    pub fn of(&self, function: Function) -> Habits {
         let table = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        table.get(&(function as usize)).copied().unwrap_or(0)
+        table.get(&(function as usize)).copied().unwrap_or_default()
     }
 
-    fn set(&self, function: Function, bytes: u32) {
-        let mut table = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+    fn set(&self, function: Function, habits: Habits) {
         // An address may come back for another function, after its module was unloaded.
-        match bytes {
-            0 => table.remove(&(function as usize)),
-            bytes => table.insert(function as usize, bytes),
-        };
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(function as usize, habits);
     }
 }
 
@@ -79,13 +85,13 @@ impl CudaArguments {
     }
 }
 
-/// The word `NAME__lds_bytes` of a module, 0 if there is none.
-fn lds_bytes(cuda: &Cuda, module: ModuleHandle, name: &CStr) -> Outcome<u32> {
-    let word = CString::new([name.to_bytes(), b"__lds_bytes"].concat()).map_err(|_| HipError::INVALID_VALUE)?;
+/// A word of a module, 0 if there is none.
+fn word(cuda: &Cuda, module: ModuleHandle, name: &[u8]) -> Outcome<u32> {
+    let name = CString::new(name).map_err(|_| HipError::INVALID_VALUE)?;
     let (mut address, mut bytes, mut value) = (0, 0, 0u32);
     let explained = gate().last_fault();
     // SAFETY: pointers to locals.
-    match unsafe { cuda.module_global(&mut address, &mut bytes, module, word.as_ptr()) } {
+    match unsafe { cuda.module_global(&mut address, &mut bytes, module, name.as_ptr()) } {
         Err(HipError::NOT_FOUND) => {
             // Most kernels have none: that is no fault to tell.
             gate().explain(explained);
@@ -94,7 +100,7 @@ fn lds_bytes(cuda: &Cuda, module: ModuleHandle, name: &CStr) -> Outcome<u32> {
         found => found?,
     }
     if bytes != 4 {
-        gate().explain(format!("{} has {bytes} bytes, not 4", word.to_string_lossy()));
+        gate().explain(format!("{} has {bytes} bytes, not 4", name.to_string_lossy()));
         return Err(HipError::INVALID_IMAGE);
     }
     // SAFETY: four bytes into a local of four.
@@ -130,13 +136,14 @@ impl ModuleCalls for NvidiaRuntime {
         let (cuda, mut function) = (self.cuda()?, core::ptr::null_mut());
         // SAFETY: a pointer to a local.
         unsafe { cuda.module_function(&mut function, module, name.as_ptr()) }?;
-        let bytes = lds_bytes(cuda, module, name)?;
+        let bytes = word(cuda, module, &[name.to_bytes(), b"__lds_bytes"].concat())?;
+        let overlaps = word(cuda, module, b"launches_overlap")? != 0;
         if bytes > 0 {
             let value = i32::try_from(bytes).map_err(|_| HipError::INVALID_IMAGE)?;
             // SAFETY: no pointers; the function is the one just found.
             unsafe { cuda.func_set_attribute(function, FUNCTION_MAX_DYNAMIC_LDS, value) }?;
         }
-        self.big_lds.set(function, bytes);
+        self.functions.set(function, Habits { lds_bytes: bytes, overlaps });
         Ok(function)
     }
 
@@ -152,12 +159,12 @@ impl ModuleCalls for NvidiaRuntime {
         let mut value = 0;
         // SAFETY: a pointer to a local; HIP's numbers are CUDA's.
         unsafe { self.cuda()?.func_attribute(&mut value, attribute, function) }?;
-        let more = if attribute == STATIC_LDS { self.big_lds.of(function) } else { 0 };
+        let more = if attribute == STATIC_LDS { self.functions.of(function).lds_bytes } else { 0 };
         Ok(value.saturating_add_unsigned(more))
     }
 
     fn set_function_attribute(&self, function: Function, attribute: i32, value: i32) -> Outcome {
-        let more = if attribute == FUNCTION_MAX_DYNAMIC_LDS { self.big_lds.of(function) } else { 0 };
+        let more = if attribute == FUNCTION_MAX_DYNAMIC_LDS { self.functions.of(function).lds_bytes } else { 0 };
         // SAFETY: no pointers; HIP's numbers are CUDA's.
         unsafe { self.cuda()?.func_set_attribute(function, attribute, value.saturating_add_unsigned(more)) }
     }
@@ -169,19 +176,27 @@ impl ModuleCalls for NvidiaRuntime {
         stream: Stream,
         arguments: Arguments<'_>,
     ) -> Outcome {
-        let LaunchShape { grid: [grid_x, grid_y, grid_z], block: [block_x, block_y, block_z], dynamic_lds } = shape;
-        let shared = dynamic_lds.saturating_add(self.big_lds.of(function));
+        /// `CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION`
+        const OVERLAP: i32 = 6;
+        let habits = self.functions.of(function);
+        let mut overlap = LaunchAttribute { id: OVERLAP, padding: 0, value: [0; 16] };
+        overlap.value[0] = 1;
+        let configuration = LaunchConfig {
+            grid: shape.grid,
+            block: shape.block,
+            shared: shape.dynamic_lds.saturating_add(habits.lds_bytes),
+            stream,
+            attributes: &raw const overlap,
+            count: u32::from(habits.overlaps),
+        };
         let mut arguments = CudaArguments::new(arguments);
         let (list, extra) = arguments.pointers();
         // SAFETY: the caller's arguments; CUDA checks the rest.
-        unsafe {
-            self.cuda()?
-                .launch_kernel(function, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared, stream, list, extra)
-        }
+        unsafe { self.cuda()?.launch_kernel(&raw const configuration, function, list, extra) }
     }
 
     fn occupancy(&self, function: Function, block: i32, dynamic_lds: usize) -> Outcome<i32> {
-        let (shared, mut blocks) = (dynamic_lds + self.big_lds.of(function) as usize, 0);
+        let (shared, mut blocks) = (dynamic_lds + self.functions.of(function).lds_bytes as usize, 0);
         // SAFETY: a pointer to a local.
         unsafe { self.cuda()?.occupancy(&mut blocks, function, block, shared) }?;
         Ok(blocks)
