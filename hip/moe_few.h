@@ -226,7 +226,7 @@ DEV u32 down_count(u32 from, u32 inner) { return from < inner ? least(inner - fr
 // The experts of the only row: a wave all outputs of one. The shared one is among them, or in Q8_0 behind them: a wave one
 // of its outputs.
 template<class Format> DEV void down_one_row(const MoeDownArgs& a, DownLds<1>& lds) {
-  // As many outputs at a time as leave registers for nine waves, which is what LDS leaves.
+  // As many outputs at a time as leave registers for six waves, which is what LDS leaves, and some.
   constexpr u32 SIZE = sizeof(typename Format::Raw);
   constexpr u32 TOGETHER = SIZE <= 16 || u32{Format::SCALED} == 2 ? 8 : SIZE <= 40 ? 4 : 2;
   Staged<DOWN_STAGE>(&x)[1] = lds.x[wave()];

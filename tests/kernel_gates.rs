@@ -26,6 +26,7 @@ const CEILINGS: &[(&str, usize, u32, u32)] = &[
     ("gdn_step_any", size_of::<abi::GdnStepArgs>(), 256, 12 << 10),
     ("gemm_@_*", size_of::<abi::GemmArgs>(), 240, 36 << 10),
     ("gemm_rows", size_of::<abi::GemmRowsArgs>(), 96, 32),
+    // Activations in LDS leave twelve waves a SIMD of one row, six of more, and registers up to 128 and 256 cost none.
     ("gemv_@_r1", size_of::<abi::GemvArgs>(), 128, 19 << 10),
     ("gemv_@_r2", size_of::<abi::GemvArgs>(), 144, 37 << 10),
     ("gemv_@_r4", size_of::<abi::GemvArgs>(), 168, 37 << 10),
@@ -40,10 +41,11 @@ const CEILINGS: &[(&str, usize, u32, u32)] = &[
     ("hyper_mix", size_of::<abi::HyperMixArgs>(), 96, 0),
     ("hyper_write", size_of::<abi::HyperWriteArgs>(), 96, 32),
     ("moe_combine", size_of::<abi::MoeCombineArgs>(), 96, 0),
-    // Eight rows of a format with blocks of 256 keep the bytes of two matrices beside 32 sums.
+    // LDS leaves six waves a SIMD of one row: registers up to 256 would cost none.
     ("moe_down_@_r1", size_of::<abi::MoeDownArgs>(), 168, 45 << 10),
     ("moe_down_@_r8", size_of::<abi::MoeDownArgs>(), 176, 5 << 10),
     ("moe_gate_up_@_r1", size_of::<abi::MoeGateUpArgs>(), 128, 18 << 10),
+    // Eight rows of a format with blocks of 256 keep the bytes of two matrices beside 32 sums.
     ("moe_gate_up_@_r8", size_of::<abi::MoeGateUpArgs>(), 240, 18 << 10),
     // LDS leaves four waves a SIMD: registers up to 256 cost none.
     ("moe_gemm_down_@", size_of::<abi::MoeGemmDownArgs>(), 240, 46 << 10),
