@@ -267,7 +267,7 @@ impl Bench {
     /// behind each token but the last, and chooses the token that follows.
     ///
     /// # Errors
-    /// `ContextLength`, if they do not fit; those of a step.
+    /// `Invalid`, for an empty prompt; `ContextLength`, if they do not fit; those of a step.
     pub fn follow(
         &mut self,
         prompt: usize,
@@ -276,14 +276,17 @@ impl Bench {
         next: &mut dyn FnMut(&[f32]) -> u32,
     ) -> Result<()> {
         let (chunk, model) = (self.chunk, &mut *self.built.model);
+        let last = prompt.checked_sub(1).ok_or_else(|| Error::invalid("a text to follow begins with a prompt"))?;
         let mut sequence = model.new_sequence()?;
         let ids = Ids::new(seed, model.shape().vocab).take(prompt);
         feed(model, &mut sequence, &ids, chunk)?;
-        let mut row = (prompt - 1) % chunk;
-        for _ in 0..answer {
+        let mut row = last % chunk;
+        for left in (0..answer).rev() {
             let id = next(model.logits(&[row])?);
-            model.forward(&mut [Feed { sequence: &mut sequence, ids: &[id] }])?;
-            row = 0;
+            if left > 0 {
+                model.forward(&mut [Feed { sequence: &mut sequence, ids: &[id] }])?;
+                row = 0;
+            }
         }
         Ok(())
     }
